@@ -1,7 +1,7 @@
 //! Read-only key-value lookups in an immutable table that all processes of a machine share.
 //!
 //! A batch job compiles rows of `key,value` into a file ([`bake`]). Processes either open the file and look keys up in
-//! memory ([`store`]), or send requests ([`client`]) to a process that serves the file over a Unix socket ([`server`]).
+//! memory ([`Store`], [`MappedStore`]), or send requests ([`client`]) to a process that serves the file over a Unix socket ([`server`]).
 //! A file never changes: a newer file replaces it by rename.
 //!
 //! ```
@@ -25,22 +25,20 @@
 //!
 //! # Modules, in the order of the data flow
 //!
-//! | module | in | out | independent of |
-//! |---|---|---|---|
-//! | [`bake`] | rows as text or Parquet, older files | a file that replaces the old one | sockets |
-//! | [`mod@format`] | bytes of a file | typed views, checked numbers | file handles, mappings |
-//! | [`typed`] | cells of typed tables, or the bytes of rows | the bytes of rows, or cells | file handles, sockets |
-//! | [`store`] | a path, then keys | values, borrowed from memory or copied from a mapping | sockets, runtimes |
-//! | [`protocol`] | bytes that a peer sent | requests and responses, as bytes | sockets, files |
-//! | [`server`] | a file and a socket's path | responses, until the server is stopped | the layout of a file |
-//! | [`client`] | keys | values that a server sent | files |
-//! | [`slots`] | a key | its slot, which decides its shard | everything |
-//! | [`cluster`] | a topology document | which node serves which slots | sockets, files |
-//! | [`publish`] | baked files | the same files on other machines | sockets, the layout of a file |
+//! | module | in | out |
+//! |---|---|---|
+//! | [`bake`] | rows as text or Parquet, older files | a file that replaces the old one |
+//! | this one | a path, then keys | values, borrowed from memory or copied from a mapping: see [`Lookup`] |
+//! | [`typed`] | cells of typed tables, or the bytes of rows | the bytes of rows, or cells |
+//! | [`server`] | a file and a socket's path | responses, until the server is stopped |
+//! | [`client`] | keys | values that a server sent, or looked up in its table: [`client::Direct`] |
+//! | [`publish`] | baked files | the same files on other machines |
+//!
+//! The other modules are public only for the programs and the tests of this package, and change without notice.
 //!
 //! # Features
 //!
-//! Without features, the crate opens files ([`store`]) and sends requests from threads ([`client`]), with a few small
+//! Without features, the crate opens files ([`Store`]) and sends requests from threads ([`client`]), with a few small
 //! dependencies. The feature `cli` is on by default.
 //!
 //! | feature | adds |
@@ -48,7 +46,7 @@
 //! | `bake` | the module [`bake`] |
 //! | `parquet` | `bake`, and Parquet inputs |
 //! | `zstd` | `bake`, and inputs compressed with Zstandard |
-//! | `cluster` | the module [`cluster`], and `client::ClusterClient` |
+//! | `cluster` | `client::ClusterClient` |
 //! | `server` | the module [`server`], and `cluster` |
 //! | `tls` | TLS in the clients, and with `server` also on a TCP port of the server |
 //! | `metrics` | `server`, and the server's metrics over HTTP |
@@ -78,6 +76,7 @@ pub mod canary;
 pub mod cli;
 pub mod client;
 #[cfg(feature = "cluster")]
+#[doc(hidden)]
 pub mod cluster;
 #[doc(hidden)]
 pub mod config_file;
@@ -91,16 +90,19 @@ mod excerpt;
 #[cfg(any(feature = "bake", feature = "server"))]
 #[doc(hidden)]
 pub mod folder;
+#[doc(hidden)]
 pub mod format;
 mod machine_memory;
 #[cfg(any(feature = "cli", feature = "object-store", feature = "server"))]
 #[doc(hidden)]
 pub mod printable;
 mod progress;
+#[doc(hidden)]
 pub mod protocol;
 #[cfg(feature = "object-store")]
 pub mod publish;
 #[cfg(any(feature = "bake", feature = "server"))]
+#[doc(hidden)]
 pub mod replace;
 #[cfg(feature = "server")]
 pub mod server;
@@ -108,21 +110,29 @@ mod setting;
 #[cfg(any(feature = "bake", feature = "cluster"))]
 mod slot_set;
 #[cfg(any(feature = "bake", feature = "cluster"))]
+#[doc(hidden)]
 pub mod slots;
 #[cfg(feature = "bake")]
 #[doc(hidden)]
 pub mod special_file;
+#[doc(hidden)]
 pub mod store;
 mod sync;
 pub mod typed;
 mod user_namespace;
 
-pub use format::KeyBounds;
-pub use format::OwnedKey;
+#[doc(inline)]
 pub use format::key::{Key, KeyKind};
+#[doc(inline)]
+pub use format::{FormatError, KeyBounds, OwnedKey, Row};
 pub use progress::WithProgress;
+#[doc(hidden)]
 pub use setting::{Setting, name_settings};
-pub use store::{Lookup, LookupError, MappedStore, Store, StoreError};
+#[doc(inline)]
+pub use store::{
+    Lookup, LookupError, MappedRows, MappedStore, Memory, OpenOptions, Pace, RowOf, Rows, Store, StoreError,
+    StructRows, TypedLookupError, Verify,
+};
 
 /// The default path of the file that the binaries write or open.
 pub const DEFAULT_FILE: &str = "storage.db";

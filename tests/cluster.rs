@@ -19,6 +19,7 @@ mod cluster {
     pub(crate) mod nodes;
     pub(crate) mod redis_cluster;
     pub(crate) mod stores;
+    pub(crate) mod surfaces;
     pub(crate) mod topologies;
 }
 
@@ -28,7 +29,7 @@ use libtest_mimic::{Arguments, run};
 
 use cluster::{
     chaos, clients, commands, differential, generations, hostile, limits, long_replies, moves, native_clients, stores,
-    topologies,
+    surfaces, topologies,
 };
 use helpers::store_servers::stop_servers;
 use helpers::trials::trials;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         stores::nodes_that_start_while_several_topologies_wait_follow_the_newest_when_all_have_its_rows,
         stores::older_generations_stay_in_the_folder_after_a_topology_changes,
         stores::a_failed_primary_is_replaced_by_its_replica,
+        surfaces::all_tables_and_clients_have_the_same_lookups,
         stores::a_node_with_several_ranges_has_their_rows,
         stores::a_node_that_fetches_is_not_failed_over,
         stores::a_topology_takes_effect_while_nodes_fetch,

@@ -50,7 +50,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::format::key::Key;
-use crate::slots::SlotRange;
+#[doc(inline)]
+pub use crate::replace::{ReplaceError, ReplaceRules};
+#[doc(inline)]
+pub use crate::slots::SlotRange;
 pub use bad_rows::BadRows;
 use budget::Budget;
 pub use cancel::Cancel;

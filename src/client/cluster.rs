@@ -152,6 +152,32 @@ impl ClusterClient {
         Ok(values)
     }
 
+    /// Passes the value of a key to `visit`, and returns the result of `visit`.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get`].
+    pub fn get_with<'k, T>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        visit: impl FnOnce(Option<&[u8]>) -> T,
+    ) -> Result<T, ClientError> {
+        Ok(visit(self.get(key)?.as_deref()))
+    }
+
+    /// Passes the values of many keys to `visit`, in the order of the keys, each with the position of its key in `keys`,
+    /// after all values have arrived.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get_many`].
+    pub fn get_many_with<'k, K: Into<Key<'k>> + Copy>(
+        &mut self,
+        keys: &[K],
+        mut visit: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), ClientError> {
+        self.get_many(keys)?.iter().enumerate().for_each(|(at, value)| visit(at, value.as_deref()));
+        Ok(())
+    }
+
     /// Returns whether the table has a key.
     ///
     /// # Errors

@@ -12,6 +12,9 @@ use crate::format::key::{Key, KeyKind};
 use crate::format::{KeyBounds, OwnedKey, Row};
 use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, OwnedRow, Projection, Schema, TypedRow};
 
+/// A key and its value, as a table `T` returns them.
+pub type RowOf<'t, T> = (<T as Lookup>::Key<'t>, <T as Lookup>::Value<'t>);
+
 /// The lookups of a table: of a [`Store`](super::Store), a [`MappedStore`](super::MappedStore), a
 /// [`Direct`](crate::client::Direct), a snapshot, or a pointer to one of them. Clients have methods with the same names.
 ///
@@ -59,7 +62,7 @@ pub trait Lookup {
     where
         Self: 't;
     /// Rows in key order. After an error, the iterator ends.
-    type Rows<'t>: DoubleEndedIterator<Item = Result<(Self::Key<'t>, Self::Value<'t>), LookupError>>
+    type Rows<'t>: DoubleEndedIterator<Item = Result<RowOf<'t, Self>, LookupError>>
     where
         Self: 't;
     /// A row of a typed table: [`TypedRow`] or [`OwnedRow`](crate::typed::OwnedRow).
@@ -115,13 +118,10 @@ pub trait Lookup {
     }
 
     /// The row with the largest key less than or equal to `key`.
-    fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Self::Key<'_>, Self::Value<'_>)>, LookupError>;
+    fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<RowOf<'_, Self>>, LookupError>;
 
     /// The floor of each of many keys.
-    fn floor_many<'k, K: Into<Key<'k>> + Copy>(
-        &self,
-        keys: &[K],
-    ) -> Result<Vec<Option<(Self::Key<'_>, Self::Value<'_>)>>, LookupError>;
+    fn floor_many<'k, K: Into<Key<'k>> + Copy>(&self, keys: &[K]) -> Result<Vec<Option<RowOf<'_, Self>>>, LookupError>;
 
     /// Passes the floors of many keys to `visit`, as [`Lookup::get_many_with`] does.
     fn floor_many_with<'k, K: Into<Key<'k>> + Copy>(
@@ -131,13 +131,13 @@ pub trait Lookup {
     ) -> Result<(), LookupError>;
 
     /// The row with the smallest key greater than or equal to `key`.
-    fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Self::Key<'_>, Self::Value<'_>)>, LookupError>;
+    fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<RowOf<'_, Self>>, LookupError>;
 
     /// The ceiling of each of many keys.
     fn ceiling_many<'k, K: Into<Key<'k>> + Copy>(
         &self,
         keys: &[K],
-    ) -> Result<Vec<Option<(Self::Key<'_>, Self::Value<'_>)>>, LookupError>;
+    ) -> Result<Vec<Option<RowOf<'_, Self>>>, LookupError>;
 
     /// Passes the ceilings of many keys to `visit`, as [`Lookup::get_many_with`] does.
     fn ceiling_many_with<'k, K: Into<Key<'k>> + Copy>(
@@ -147,15 +147,15 @@ pub trait Lookup {
     ) -> Result<(), LookupError>;
 
     /// The row with a number, counted from 0 in key order, or `None` if the table has no such row.
-    fn row(&self, number: usize) -> Result<Option<(Self::Key<'_>, Self::Value<'_>)>, LookupError>;
+    fn row(&self, number: usize) -> Result<Option<RowOf<'_, Self>>, LookupError>;
 
     /// The row with the smallest key.
-    fn first(&self) -> Result<Option<(Self::Key<'_>, Self::Value<'_>)>, LookupError> {
+    fn first(&self) -> Result<Option<RowOf<'_, Self>>, LookupError> {
         self.row(0)
     }
 
     /// The row with the largest key.
-    fn last(&self) -> Result<Option<(Self::Key<'_>, Self::Value<'_>)>, LookupError>;
+    fn last(&self) -> Result<Option<RowOf<'_, Self>>, LookupError>;
 
     /// All rows, from either end.
     fn iter(&self) -> Self::Rows<'_>;

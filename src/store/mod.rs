@@ -73,7 +73,7 @@ pub use guard::survive_bus_errors;
 #[cfg(feature = "server")]
 pub(crate) use lease::writers_of;
 pub use lease::{LeaseState, RENEW_LEASES_EVERY, Writers, WritersUnknown, renew_leases, take_leases};
-pub use lookup::Lookup;
+pub use lookup::{Lookup, RowOf};
 pub use mapped::MappedStore;
 pub(crate) use mapped::{Standing, Witness};
 pub use mapped_rows::MappedRows;

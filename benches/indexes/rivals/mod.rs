@@ -65,7 +65,7 @@ impl<S: Search> Searched<S> {
     }
 
     #[inline(always)]
-    fn get_many_plainly<'s>(&'s self, keys: &[u64], mut visit: impl FnMut(usize, Option<&[u8]>)) {
+    fn get_many_plainly(&self, keys: &[u64], mut visit: impl FnMut(usize, Option<&[u8]>)) {
         let mut rows = [0; STAGE_KEYS];
         for (stage, keys) in keys.chunks(STAGE_KEYS).enumerate() {
             let rows = &mut rows[..keys.len()];
@@ -83,7 +83,7 @@ impl<S: Search> Searched<S> {
 
     /// Looks up floors. The floor of a key precedes the row of the next greater number.
     #[inline(always)]
-    fn floor_many_plainly<'s>(&'s self, keys: &[u64], mut visit: impl FnMut(usize, Option<&[u8]>)) {
+    fn floor_many_plainly(&self, keys: &[u64], mut visit: impl FnMut(usize, Option<&[u8]>)) {
         let (mut bounds, mut rows) = ([0; STAGE_KEYS], [0; STAGE_KEYS]);
         for (stage, keys) in keys.chunks(STAGE_KEYS).enumerate() {
             for (bound, key) in bounds.iter_mut().zip(keys) {

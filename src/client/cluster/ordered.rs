@@ -16,7 +16,7 @@ use crate::client::blocking::Client;
 use crate::client::columns::{BATCH_LEN_MAX, TABLE_CHANGES_MAX};
 use crate::client::error::ClientError;
 use crate::client::info::Info;
-use crate::client::key::{KeyRange, OwnedKey};
+use crate::client::key::{Bounds, KeyRange, OwnedKey};
 use crate::client::request::{
     Ceiling, Count, FirstRow, Floor, GetInfo, GetPage, GetSchema, KeyRequest, LastRow, RequestError, Row, TypedRequest,
     check_bounds, prefix_range,
@@ -186,6 +186,11 @@ impl ClusterClient {
     pub fn count_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<u64, ClientError> {
         let range = prefix_range(prefix.as_ref())?;
         self.count(range.bounds())
+    }
+
+    /// Iterates over all rows in key order, as [`ClusterClient::range`] does.
+    pub fn iter(&mut self) -> ClusterRows<'_> {
+        ClusterRows { client: self, rest: Some(KeyRange::from(Bounds::ALL)), page: Vec::new().into_iter() }
     }
 
     /// Iterates over the rows whose keys are in a range, in key order. No request is sent before the first row is taken.
