@@ -3,7 +3,7 @@
 //! In: bytes that a peer sent, or replies to encode. Out: commands, or bytes to send. This module does no I/O and has
 //! no access to tables; [`crate::server`] executes commands. Error texts and replies are those of Redis 7.0.
 //!
-//! [`parse`] splits bytes into commands. [`get`] is a fast path for `GET`, and [`floor_or_ceiling`] for `ZKV.FLOOR` and
+//! `parse` splits bytes into commands. `get` is a fast path for `GET`, and `floor_or_ceiling` for `ZKV.FLOOR` and
 //! `ZKV.CEILING`. [`range_or_count`] recognizes `ZKV.RANGE` and `ZKV.COUNT`. [`commands`] lists the commands, [`range`] parses the arguments of the range commands, [`Glob`]
 //! matches patterns, and [`Reply`] encodes replies. Clients find the end of a reply with [`reply_len_bytes`].
 
