@@ -1,7 +1,7 @@
 //! Lookups of keys and rows.
 //!
 //! In: a lookup and a table. Out: the result on standard output, and whether all keys were found (for a range, whether
-//! any row was found). If an error is an [`io::Error`](std::io::Error), a write to standard output failed.
+//! any row was found). If an error is an [`io::Error`], a write to standard output failed.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
