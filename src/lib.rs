@@ -34,7 +34,8 @@
 //! | [`client`] | keys | values that a server sent, or looked up in its table: [`client::Direct`] |
 //! | [`publish`] | baked files | the same files on other machines |
 //!
-//! The other modules are public only for the programs and the tests of this package, and change without notice.
+//! Modules and types that this documentation does not show are public only for the programs, the Python package, and the
+//! tests of this repository, and change without notice.
 //!
 //! # Features
 //!

@@ -62,25 +62,34 @@ use context::Context;
 pub use error::BakeError;
 use finish::{Finish, OldTables, Output};
 use gather::{Gathered, gather};
+#[doc(hidden)]
+pub use input::InputFacts;
 pub use input::row_piece::RowPiece;
-pub use input::{Compression, Input, InputFacts};
+pub use input::{Compression, Input};
 pub use keys::Keys;
 pub use limits::{MEMORY_MIN_BYTES, MEMORY_SHARE};
 use old_table::OldTable;
+#[doc(hidden)]
 pub use old_table::TableFacts;
 pub use options::{Duplicates, Format, Options, TypedColumns, Verify};
 use origins::{Origins, RowUnit};
 use place::NewFile;
+pub use progress::Progress;
 use progress::StageClock;
-pub use progress::{Progress, Stage, StageFacts};
+#[doc(hidden)]
+pub use progress::{Stage, StageFacts};
+#[doc(hidden)]
 pub use remedy::Remedy;
 pub use report::Report;
 pub use row_fault::RowFault;
+#[doc(hidden)]
+pub use shards::SlotLens;
 use shards::in_empty_folder;
-pub use shards::{SHARD_LEN_MAX_BYTES, SHARDS_MAX, ShardReport, Shards, SlotLens};
+pub use shards::{SHARD_LEN_MAX_BYTES, SHARDS_MAX, ShardReport, Shards};
 use stream::SortedStream;
 use typed::{Base, TypedPlan, check_base, check_options, final_schema};
 pub use typed::{parse_types, write_types};
+#[doc(hidden)]
 pub use value_lens::ValueLens;
 
 use crate::progress::WithProgress;

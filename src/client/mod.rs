@@ -47,6 +47,7 @@ mod options;
 mod pipeline;
 mod pool;
 mod range_cursor;
+#[doc(hidden)]
 pub mod request;
 mod retry;
 mod row_page;
@@ -59,31 +60,45 @@ mod tcp;
 mod tls;
 mod transport;
 
-pub use address::{Address, AddressError, TcpAddress};
+#[doc(hidden)]
+pub use address::TcpAddress;
+pub use address::{Address, AddressError};
 #[cfg(feature = "tokio")]
+#[doc(hidden)]
 pub use async_stream::AsyncStream;
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncClient;
 pub use blocking::Client;
 #[cfg(feature = "cluster")]
-pub use cluster::{ClusterClient, ClusterOptions, ClusterPage, ClusterRows, NearestRow};
-pub use columns::{ProjectedRows, ReceivedRow, ReceivedValues, RowsOrValues};
+pub use cluster::{ClusterClient, ClusterOptions, ClusterRows};
+#[cfg(feature = "cluster")]
+#[doc(hidden)]
+pub use cluster::{ClusterPage, NearestRow};
+pub use columns::{ProjectedRows, ReceivedRow};
+#[doc(hidden)]
+pub use columns::{ReceivedValues, RowsOrValues};
 pub use direct::{Direct, DirectOptions, DirectSnapshot};
 pub use environment::{SOCKET_VARIABLE, default_address};
 pub use error::{ClientError, Phase, Refusal};
 pub use info::Info;
+#[doc(hidden)]
 pub use key::{KeyRange, OwnedKey};
 pub use login::{Login, LoginError};
 pub use options::{Options, PoolOptions, TlsOptions};
 #[cfg(feature = "tokio")]
 pub use pool::AsyncPool;
 pub use pool::{Pool, Pooled};
+#[doc(hidden)]
 pub use request::{Row, TypedRequest};
+#[doc(hidden)]
 pub use row_page::RowPage;
 #[cfg(feature = "tokio")]
 pub use rows::AsyncClientRows;
 pub use rows::ClientRows;
+#[doc(hidden)]
 pub use server_user::check_server_user;
+#[doc(hidden)]
 pub use target::check_options;
 
+#[doc(hidden)]
 pub use crate::protocol::reader::ResponsePart;

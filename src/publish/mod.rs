@@ -60,23 +60,40 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::canary::Canary;
 use crate::slots::SlotRange;
+#[doc(hidden)]
 pub use change::Change;
+#[doc(hidden)]
 pub use copy::{Copied, CopyOptions};
-pub use error::{FailureKind, PublishError, StoreFault};
+pub use error::PublishError;
+#[doc(hidden)]
+pub use error::{FailureKind, StoreFault};
 pub use follow::Follower;
-pub use follow_control::{FollowControl, FollowFacts, FollowOptions};
+#[doc(hidden)]
+pub use follow_control::FollowFacts;
+pub use follow_control::{FollowControl, FollowOptions};
+#[doc(hidden)]
 pub use garbage::{Garbage, GarbageRules};
 use limits::{EARLIER_SLOTS_MAX, NUMBER_MAX, RANGES_MAX};
 pub use manifest::{Entry, MANIFEST_FORMAT, Manifest};
+#[doc(hidden)]
 pub use membership::ClusterMember;
+#[doc(hidden)]
 pub use node::Polled;
+#[doc(hidden)]
 pub use pin::{Decision, Pin};
+#[doc(hidden)]
 pub use policy::Policy;
+#[doc(hidden)]
 pub use probe::StoreProbe;
-pub use publication::{CommitOptions, Publication, PublishedGeneration};
+#[doc(hidden)]
+pub use publication::PublishedGeneration;
+pub use publication::{CommitOptions, Publication};
 pub use shard::BakedShard;
+#[doc(hidden)]
 pub use status::{NodeReports, NodeStatus, UnreadableStatus};
-pub use transfer::{Stage, TransferProgress};
+#[doc(hidden)]
+pub use transfer::Stage;
+pub use transfer::TransferProgress;
 pub use upload::ShardFile;
 
 /// What a node serves, and the pin that it follows. A node that starts again follows this pin, or a newer one, even if the

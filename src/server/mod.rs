@@ -76,12 +76,14 @@ pub use process::log_queue::LogQueue;
 #[doc(hidden)]
 pub use process::priority::lower_priority;
 use process::service::Notifier;
+#[doc(hidden)]
 pub use responses::Responses;
 pub use state::server::ForeignKeys;
 use state::server::{ServerState, Settings};
 use stats::statistics::Statistics;
 pub use table::generations::{Control, OpenError};
 use table::generations::{ControlChannel, Generation, ServedTable, Source, Supervised, Supervisor};
+#[doc(hidden)]
 pub use table::published::{PublishedFacts, PublishedTable};
 #[cfg(feature = "tls")]
 pub use tls::TlsConfig;

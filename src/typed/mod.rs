@@ -40,11 +40,14 @@ mod types;
 
 pub use buffers::{ColumnBuffer, ColumnBuffers, ColumnValues};
 #[cfg(feature = "bake")]
+#[doc(hidden)]
 pub use cast::Caster;
 pub use cell::{List, Value};
 pub use column::Column;
 pub use encode::{EncodeError, RowEncoder};
-pub use from_row::{FromRow, RowReader, position_of_field};
+pub use from_row::FromRow;
+#[doc(hidden)]
+pub use from_row::{RowReader, position_of_field};
 pub use layout::FIXED_LEN_MAX_BYTES;
 pub use matrix::{MatrixNumber, MatrixPlan, MatrixTypeError};
 pub use owned_row::OwnedRow;
@@ -54,5 +57,6 @@ pub use schema::{COLUMN_COUNT_MAX, NAME_LEN_MAX_BYTES, Schema, SchemaError};
 #[cfg(feature = "server")]
 pub(crate) use text::write_elements;
 #[cfg(any(feature = "bake", feature = "server"))]
+#[doc(hidden)]
 pub use text::{TextFault, TextParser, write_text};
 pub use types::{ColumnType, DECIMAL_PRECISION_MAX, DECIMAL64_PRECISION_MAX, ElementType, TimeUnit, TypeNameError};
