@@ -127,7 +127,7 @@ pub fn bake_csv<'a>(
 ///
 /// # Example
 /// ```
-/// use zero_kv::Store;
+/// use zero_kv::{Lookup, Store};
 /// use zero_kv::bake::{self, Options};
 ///
 /// let folder = tempfile::tempdir()?;
@@ -205,7 +205,7 @@ fn bake_within(
 ///
 /// # Example
 /// ```
-/// use zero_kv::Store;
+/// use zero_kv::{Lookup, Store};
 /// use zero_kv::bake::{self, Input, Options, Shards};
 ///
 /// let (parent, options) = (tempfile::tempdir()?, Options::default());
@@ -287,7 +287,7 @@ fn bake_to(
 ///
 /// # Example
 /// ```
-/// use zero_kv::Store;
+/// use zero_kv::{Lookup, Store};
 /// use zero_kv::bake::{self, Duplicates, Options};
 ///
 /// let folder = tempfile::tempdir()?;

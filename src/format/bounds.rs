@@ -26,6 +26,8 @@ use super::key::Key;
 /// # bake::bake_csv("ant,1\nbee,2\ncat,3\n".as_bytes(), &path, &options)?;
 /// use std::ops::Bound;
 ///
+/// use zero_kv::Lookup;
+///
 /// let store = zero_kv::Store::open(&path)?;
 /// assert_eq!(store.count(..)?, 3);
 /// assert_eq!(store.count("ant".."cat")?, 2);

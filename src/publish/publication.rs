@@ -48,7 +48,7 @@ const WARNINGS_MAX: usize = 16;
 ///
 /// # Example
 /// ```
-/// use zero_kv::bake::{self, Options};
+/// use zero_kv::bake::{self, Cancel, Options};
 /// use zero_kv::publish::{CommitOptions, Publication, ShardFile};
 ///
 /// let folder = tempfile::tempdir()?;

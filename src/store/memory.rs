@@ -44,8 +44,7 @@ pub enum Memory {
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("storage.db");
 /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default())?;
-/// use zero_kv::Store;
-/// use zero_kv::store::{OpenOptions, Verify};
+/// use zero_kv::{Lookup, OpenOptions, Store, Verify};
 ///
 /// let options = OpenOptions { verify: Verify::Full, warm: true, ..OpenOptions::default() };
 /// let store = Store::open_with(&path, options.with_progress(&mut |step| println!("{step}")))?;

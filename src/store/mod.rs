@@ -133,8 +133,8 @@ const PREFETCH_MAX_BYTES: usize = 256;
 /// # Example
 /// ```
 /// # #[cfg(feature = "bake")] {
-/// use zero_kv::Store;
 /// use zero_kv::bake::{self, Options};
+/// use zero_kv::{Lookup, Store};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("storage.db");

@@ -86,6 +86,8 @@ impl Store {
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("storage.db");
     /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default())?;
+    /// use zero_kv::Lookup;
+    ///
     /// // SAFETY: Only `baker` writes files here, and it replaces them by rename.
     /// let store = unsafe { zero_kv::Store::map(&path)? };
     /// assert_eq!(store.get(7)?, Some(&b"seven"[..]));

@@ -21,8 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicBool, Ordering};
 ///
-/// use zero_kv::Store;
-/// use zero_kv::store::{OpenOptions, Pace, StoreError};
+/// use zero_kv::{OpenOptions, Pace, Store, StoreError};
 ///
 /// let stop = Arc::new(AtomicBool::new(false));
 /// let flag = Arc::clone(&stop);

@@ -177,6 +177,8 @@ impl Store {
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("storage.db");
     /// # bake::bake_csv("7,seven\n".as_bytes(), &path, &Options::default())?;
+    /// use zero_kv::Lookup;
+    ///
     /// // SAFETY: Every value is copied, and the copy is used only if the file is unchanged after it.
     /// let store = unsafe { zero_kv::Store::map(&path)? };
     /// let (epoch, value) = loop {

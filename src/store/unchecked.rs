@@ -32,6 +32,7 @@ use crate::format::header::{Layout, SectionKind};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("storage.db");
 /// # bake::bake_csv("7,seven\n9,nine\n".as_bytes(), &path, &Options::default())?;
+/// use zero_kv::Lookup;
 /// use zero_kv::format::header::SectionKind;
 /// use zero_kv::store::Unchecked;
 ///
