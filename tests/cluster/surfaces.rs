@@ -11,6 +11,7 @@ use zero_kv::{Lookup, MappedStore, Store};
 
 use super::clients::start;
 use super::nodes::{Cluster, members};
+use crate::helpers::servers::{Server, kv_store};
 
 /// The result of each lookup as text, or `an error`.
 type Results = Vec<(&'static str, String)>;
@@ -82,17 +83,19 @@ macro_rules! iterate {
 macro_rules! compare_surfaces {
     ($cluster:ident, $present:expr, $absent:expr, $wrong:expr, $prefix:expr) => {{
         let members = members(1, 0);
-        let servers = start(&$cluster, &members);
-        let path = $cluster.path("whole.db");
+        let _node = start(&$cluster, &members);
+        // A node of a cluster has no direct mode.
+        let (path, socket) = ($cluster.path("whole.db"), $cluster.path("server.sock"));
+        let _server = Server::of(kv_store(&path, &socket), &socket);
         let store = Store::open(&path).unwrap();
         let mapped = MappedStore::open(&path).unwrap();
-        let mut client = Client::connect(servers[0].socket()).unwrap();
+        let mut client = Client::connect(&socket).unwrap();
         let direct = client.direct().unwrap();
         let snapshot = direct.snapshot();
         let mut nodes = ClusterClient::connect(&[format!("zkv://127.0.0.1:{}", members[0].port)]).unwrap();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let on_tokio = runtime.block_on(async {
-            let mut client = AsyncClient::connect(servers[0].socket()).await.unwrap();
+            let mut client = AsyncClient::connect(&socket).await.unwrap();
             look_up!(client, [.await], $present, $absent, $wrong, $prefix)
         });
 
