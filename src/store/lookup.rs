@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::mapped::owned;
 use super::typed::{self, TypedLookupError};
 use super::{LookupError, MappedRows, MappedStore, Rows, Side, Store};
-use crate::client::{Direct, DirectSnapshot};
 use crate::format::key::{Key, KeyKind};
 use crate::format::{KeyBounds, OwnedKey, Row};
 use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, OwnedRow, Projection, Schema, TypedRow};
@@ -597,6 +596,6 @@ macro_rules! impl_lookup_by_copies {
     };
 }
 
+pub(crate) use impl_lookup_by_copies;
+
 impl_lookup_by_copies!(MappedStore, &'t MappedStore);
-impl_lookup_by_copies!(Direct, DirectSnapshot);
-impl_lookup_by_copies!(DirectSnapshot, DirectSnapshot);

@@ -208,7 +208,7 @@ impl MappedStore {
 
     /// Implements [`Lookup::get_with`](super::Lookup::get_with).
     #[inline]
-    pub(super) fn visit_value<T>(
+    pub(crate) fn visit_value<T>(
         &self,
         key: Key<'_>,
         visit: impl FnOnce(Option<&[u8]>) -> T,
@@ -229,7 +229,7 @@ impl MappedStore {
     }
 
     /// Implements [`Lookup::get_many_with`](super::Lookup::get_many_with).
-    pub(super) fn visit_values<'k, K>(
+    pub(crate) fn visit_values<'k, K>(
         &self,
         keys: &[K],
         mut visit: impl FnMut(usize, Option<&[u8]>),
@@ -263,7 +263,7 @@ impl MappedStore {
     }
 
     /// Implements [`Lookup::floor_many_with`](super::Lookup) and [`Lookup::ceiling_many_with`](super::Lookup).
-    pub(super) fn visit_neighbors<'k, K>(
+    pub(crate) fn visit_neighbors<'k, K>(
         &self,
         keys: &[K],
         side: Side,

@@ -35,7 +35,7 @@ pub struct MappedRows<T> {
 }
 
 impl<T: Deref<Target = MappedStore>> MappedRows<T> {
-    pub(super) fn new(table: T, left: Span) -> MappedRows<T> {
+    pub(crate) fn new(table: T, left: Span) -> MappedRows<T> {
         MappedRows { table, left, copied: Default::default(), page_rows: PAGE_ROWS_MIN, has_failed: false }
     }
 

@@ -73,9 +73,10 @@ pub use guard::survive_bus_errors;
 #[cfg(feature = "server")]
 pub(crate) use lease::writers_of;
 pub use lease::{LeaseState, RENEW_LEASES_EVERY, Writers, WritersUnknown, renew_leases, take_leases};
+pub(crate) use lookup::impl_lookup_by_copies;
 pub use lookup::{Lookup, RowOf};
 pub use mapped::MappedStore;
-pub(crate) use mapped::{Standing, Witness};
+pub(crate) use mapped::{Standing, Witness, owned};
 pub use mapped_rows::MappedRows;
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 #[cfg(feature = "server")]

@@ -100,19 +100,19 @@ impl<K: Copy> RangeLookup<K> {
 
 impl Store {
     /// Implements [`Lookup::range`](super::Lookup::range).
-    pub(super) fn rows_in<'k>(&self, range: &impl KeyBounds<'k>) -> Result<Rows<'_>, LookupError> {
+    pub(crate) fn rows_in<'k>(&self, range: &impl KeyBounds<'k>) -> Result<Rows<'_>, LookupError> {
         let (start, end) = self.check_bounds(range)?;
         self.between(RangeEnd::start(start), RangeEnd::end(end))
     }
 
     /// Implements [`Lookup::count`](super::Lookup::count).
-    pub(super) fn count_in<'k>(&self, range: &impl KeyBounds<'k>) -> Result<usize, LookupError> {
+    pub(crate) fn count_in<'k>(&self, range: &impl KeyBounds<'k>) -> Result<usize, LookupError> {
         let (start, end) = self.check_bounds(range)?;
         self.row_numbers_between(RangeEnd::start(start), RangeEnd::end(end)).map(|rows| rows.len())
     }
 
     /// Implements [`Lookup::prefix`](super::Lookup::prefix).
-    pub(super) fn rows_with_prefix(&self, prefix: &[u8]) -> Result<Rows<'_>, LookupError> {
+    pub(crate) fn rows_with_prefix(&self, prefix: &[u8]) -> Result<Rows<'_>, LookupError> {
         let start = self.check_key_kind(Key::Bytes(prefix))?;
         let end = prefix_end(prefix);
         let end = end.as_deref().map_or(RangeEnd::AfterAll, |end| RangeEnd::Beside(Key::Bytes(end), Side::Before));
@@ -121,7 +121,7 @@ impl Store {
 
     /// Calls `visit` with the rows of each of many ranges, in order. If any key is not of the table's kind, `visit` is
     /// never called.
-    pub(super) fn each_range<'s, 'k, R: KeyBounds<'k>>(
+    pub(crate) fn each_range<'s, 'k, R: KeyBounds<'k>>(
         &'s self,
         ranges: &[R],
         mut visit: impl FnMut(Rows<'s>),

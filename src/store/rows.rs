@@ -29,7 +29,7 @@ impl Position {
 
 /// The rows that an iterator has left, without a reference to their table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(crate) struct Span {
     next: Position,
     end: Position,
     /// Whether a row is damaged, which was not returned as an error yet.
@@ -97,7 +97,7 @@ impl<'s> Rows<'s> {
     }
 
     /// Returns the remaining rows, without a reference to their table.
-    pub(super) fn span(&self) -> Span {
+    pub(crate) fn span(&self) -> Span {
         Span { next: self.next, end: self.end, is_damaged: self.is_damaged }
     }
 

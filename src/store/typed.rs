@@ -120,7 +120,7 @@ fn each_row(
 }
 
 /// Appends the columns of many rows to buffers: see [`Lookup::fill_columns`].
-pub(super) fn columns(
+pub(crate) fn columns(
     store: &Store,
     buffers: &mut ColumnBuffers,
     look_up: impl FnOnce(&mut dyn FnMut(Option<&[u8]>)) -> Result<(), LookupError>,
@@ -137,7 +137,7 @@ pub(super) fn columns(
 }
 
 /// Copies columns of many rows into a matrix: see [`Lookup::get_matrix`].
-pub(super) fn matrix<T: MatrixNumber>(
+pub(crate) fn matrix<T: MatrixNumber>(
     store: &Store,
     plan: &MatrixPlan<T>,
     matrix: &mut [T],

@@ -233,11 +233,9 @@ fn text_from_elsewhere_forges_no_log_line_and_no_terminal_command() {
         let mut text = String::new();
         scene.log.take().unwrap().read_to_string(&mut text).unwrap();
         assert!(!text.contains(|char: char| char.is_control() && char != '\n' || char == '\u{202e}'), "{text:?}");
-        assert_eq!(
-            text.lines().filter(|line| line.contains("not a table") || line.contains("refused")).count(),
-            1,
-            "{text}"
-        );
+        // The server may look at the file twice: when it is written, and when a reload is requested.
+        let refusals = text.lines().filter(|line| line.contains("refused")).count();
+        assert!((1..=2).contains(&refusals), "{text}");
         for line in text.lines() {
             match format {
                 "json" => drop(serde_json::from_str::<serde_json::Value>(line).unwrap()),

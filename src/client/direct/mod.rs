@@ -6,6 +6,7 @@
 //! the table, and whether the table's file is unchanged.
 
 mod generation;
+mod lookup;
 mod options;
 mod transfer;
 mod watcher;

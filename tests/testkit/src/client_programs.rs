@@ -7,7 +7,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 use super::programs::in_target_folder;
 use super::trials::{Missing, missing, require};
@@ -18,12 +17,22 @@ fn source(path: &str) -> PathBuf {
 
 #[track_caller]
 fn build(command: &mut Command) {
-    // Two tests may use one output.
-    static BUILDS: Mutex<()> = Mutex::new(());
-    let _lock = BUILDS.lock().unwrap_or_else(PoisonError::into_inner);
     let output = command.output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&text));
+}
+
+/// Builds files in a new folder, and moves them to `folder`. Tests of several programs, which run at the same time, build and
+/// use the same programs, so a file must be replaced as a whole.
+#[track_caller]
+fn build_into(folder: &Path, command: impl FnOnce(&Path) -> Command) {
+    fs::create_dir_all(folder).unwrap();
+    let new = tempfile::tempdir_in(folder).unwrap();
+    build(&mut command(new.path()));
+    for entry in fs::read_dir(&new).unwrap() {
+        let entry = entry.unwrap();
+        fs::rename(entry.path(), folder.join(entry.file_name())).unwrap();
+    }
 }
 
 /// Checks that `.ci/run` has put a package into the target folder.
@@ -56,13 +65,16 @@ pub fn go() -> Result<Vec<OsString>, Missing> {
         include_str!("../../redis/clients/go/go.mod").split_once("require github.com/redis/go-redis/v9 ").unwrap().1;
     let folder = format!("github.com/redis/go-redis/v9@{}", pinned.lines().next().unwrap());
     require_package("newest-go-redis", &modules.join(folder))?;
-    let program = in_target_folder("languages/client-go");
-    let mut command = command();
-    command.args(["build", "-o"]).arg(&program).arg(".");
-    command.env("GOMODCACHE", modules).env("GOCACHE", in_target_folder("languages/go-cache"));
-    // Uses the pinned versions that were downloaded before.
-    build(command.envs([("GOFLAGS", "-mod=readonly"), ("GOPROXY", "off")]));
-    Ok(vec![program.into()])
+    let folder = in_target_folder("languages/built");
+    build_into(&folder, |new| {
+        let mut command = command();
+        command.args(["build", "-o"]).arg(new.join("client-go")).arg(".");
+        command.env("GOMODCACHE", modules).env("GOCACHE", in_target_folder("languages/go-cache"));
+        // Uses the pinned versions that were downloaded before.
+        command.envs([("GOFLAGS", "-mod=readonly"), ("GOPROXY", "off")]);
+        command
+    });
+    Ok(vec![folder.join("client-go").into()])
 }
 
 pub fn node(program: &str) -> Result<Vec<OsString>, Missing> {
@@ -71,7 +83,11 @@ pub fn node(program: &str) -> Result<Vec<OsString>, Missing> {
     require_package("node-clients", &folder.join("node_modules"))?;
     // Node.js looks for modules beside the program.
     for file in ["rows.mjs", program] {
-        fs::write(folder.join(file), fs::read(source("node").join(file)).unwrap()).unwrap();
+        build_into(&folder, |new| {
+            let mut command = Command::new("cp");
+            command.arg(source("node").join(file)).arg(new);
+            command
+        });
     }
     Ok(vec!["node".into(), folder.join(program).into()])
 }
@@ -83,9 +99,8 @@ pub fn java(class: &str) -> Result<Vec<OsString>, Missing> {
 
 /// Returns a program that the main method of a class with this source starts.
 pub fn java_source(class: &str, text: &str) -> Result<Vec<OsString>, Missing> {
-    let folder = in_target_folder("languages/java-sources");
-    fs::create_dir_all(&folder).unwrap();
-    let path = folder.join(format!("{class}.java"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(format!("{class}.java"));
     fs::write(&path, text).unwrap();
     java_program(class, &[path])
 }
@@ -95,11 +110,12 @@ fn java_program(class: &str, sources: &[PathBuf]) -> Result<Vec<OsString>, Missi
     let jars = in_target_folder("languages/clients-java");
     require_package("java-clients", &jars.join("pom.xml"))?;
     let classes = in_target_folder("languages/clients-java-classes").join(class);
-    fs::create_dir_all(&classes).unwrap();
     let class_path = std::env::join_paths([&jars.join("*"), &classes]).unwrap();
-    let mut command = Command::new("javac");
-    command.arg("-Xlint:all").arg("-Werror").arg("-cp").arg(&class_path).arg("-d").arg(&classes);
-    build(command.args(sources));
+    build_into(&classes, |new| {
+        let mut command = Command::new("javac");
+        command.arg("-Xlint:all").arg("-Werror").arg("-cp").arg(jars.join("*")).arg("-d").arg(new).args(sources);
+        command
+    });
     Ok(vec!["java".into(), "-cp".into(), class_path, class.into()])
 }
 
@@ -115,9 +131,12 @@ pub fn rust() -> Result<Vec<OsString>, Missing> {
 pub fn c() -> Result<Vec<OsString>, Missing> {
     require("cc", "--version")?;
     require_package("hiredis", Path::new("/usr/include/hiredis/hiredis.h"))?;
-    let program = in_target_folder("languages/client-hiredis");
-    let mut command = Command::new("cc");
-    command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
-    build(command.arg(source("c/hiredis.c")).arg("-lhiredis"));
-    Ok(vec![program.into()])
+    let folder = in_target_folder("languages/built");
+    build_into(&folder, |new| {
+        let mut command = Command::new("cc");
+        command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(new.join("client-hiredis"));
+        command.arg(source("c/hiredis.c")).arg("-lhiredis");
+        command
+    });
+    Ok(vec![folder.join("client-hiredis").into()])
 }

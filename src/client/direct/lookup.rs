@@ -1,0 +1,13 @@
+//! The lookups of direct mode: those of [`Lookup`] in the current generation, and in one generation.
+
+use std::sync::Arc;
+
+use super::{Direct, DirectSnapshot};
+use crate::Lookup;
+use crate::format::key::{Key, KeyKind};
+use crate::format::{KeyBounds, OwnedKey, Row};
+use crate::store::{LookupError, MappedRows, Side, TypedLookupError, impl_lookup_by_copies, owned, typed};
+use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, OwnedRow, Schema, TypedRow};
+
+impl_lookup_by_copies!(Direct, DirectSnapshot);
+impl_lookup_by_copies!(DirectSnapshot, DirectSnapshot);
