@@ -521,7 +521,8 @@ pub(crate) fn command() -> clap::Command {
     add_examples(generate::with_option(Args::command()), EXAMPLES)
 }
 
-#[cfg(test)]
+// Some examples of the help need the feature.
+#[cfg(all(test, feature = "object-store"))]
 mod tests {
     use clap::FromArgMatches;
     use zero_kv::bake::Cancel;
