@@ -522,7 +522,8 @@ pub(crate) fn command() -> Command {
     add_examples(generate::with_option(Args::command()), EXAMPLES)
 }
 
-#[cfg(test)]
+// Some examples of the help need optional features.
+#[cfg(all(test, feature = "full"))]
 mod tests {
     use zero_kv::cli::examples::check_examples;
 

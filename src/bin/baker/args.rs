@@ -521,8 +521,8 @@ pub(crate) fn command() -> clap::Command {
     add_examples(generate::with_option(Args::command()), EXAMPLES)
 }
 
-// Some examples of the help need the feature.
-#[cfg(all(test, feature = "object-store"))]
+// Some examples of the help need optional features.
+#[cfg(all(test, feature = "full"))]
 mod tests {
     use clap::FromArgMatches;
     use zero_kv::bake::Cancel;

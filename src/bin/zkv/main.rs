@@ -184,7 +184,8 @@ fn command() -> clap::Command {
     add_examples(generate::with_option(command), EXAMPLES)
 }
 
-#[cfg(test)]
+// Some examples of the help need optional features.
+#[cfg(all(test, feature = "full"))]
 mod tests {
     use zero_kv::cli::examples::check_examples;
 
