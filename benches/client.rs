@@ -2,7 +2,7 @@
 //!
 //! Canonical load: a server in this process with one worker, 100,000 rows, values of 26 bytes, random keys of the
 //! table, seed 1. `get_with` requests one key per call; the other benches request 256 keys per call. `get_many_with`
-//! borrows each value from the receive buffer, `get_many` copies each value into a vector, and `exists_many` gets no
+//! borrows each value from the receive buffer, `get_many` copies each value into a vector, and `contains_many` gets no
 //! values. `get_many_with_on_tokio` uses the client on tokio. A sample is 1,000 calls. The responses to one batch are
 //! checked before each measurement.
 
@@ -125,7 +125,7 @@ fn get_many(bencher: Bencher) {
 }
 
 #[divan::bench(sample_count = SAMPLES, sample_size = CALLS)]
-fn exists_many(bencher: Bencher) {
+fn contains_many(bencher: Bencher) {
     let (mut client, mut batch) = (connect(), batches());
     assert!(client.contains_many(batch()).expect("responses").into_iter().all(|is_found| is_found));
     bencher.counter(ItemsCount::new(BATCH_KEYS)).bench_local(|| client.contains_many(batch()).expect("responses"));

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
             print_row(count, depth, measured);
         }
     }
-    println!("\nThe processor time is that of all servers.");
+    println!("\nThe processor time is the sum of all servers.");
     Ok(())
 }
 

@@ -30,7 +30,7 @@ SPECIAL = {
     "digest": (LOCAL, "of a server, it is in info()"),
     "file_len_bytes": (LOCAL, "of a server, it is in info()"),
     "key_kind": (LOCAL, "of a server, it is in info()"),
-    "generation": ([zero_kv.Direct, zero_kv.Published], "a file has none, and that of a server is in info()"),
+    "generation": ([zero_kv.Direct, zero_kv.Published], "files have no generation, and info() reports a server's"),
     "refresh": ([zero_kv.Direct, zero_kv.Published], "a file does not change, and requests use the server's table"),
     "is_connected": ([zero_kv.Direct], "clients connect when they need a connection"),
     "url": ([zero_kv.Published], "only published tables are in an object store"),
