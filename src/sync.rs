@@ -6,11 +6,18 @@
 //! model allows. See models/README.md.
 
 #[cfg(all(test, loom))]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+mod models;
+
+#[cfg(all(test, loom))]
+pub(crate) use loom::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 #[cfg(all(test, loom))]
 pub(crate) use loom::sync::{Mutex, MutexGuard, RwLock};
 #[cfg(not(all(test, loom)))]
-pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::sync::{Mutex, MutexGuard, RwLock};
 
@@ -18,6 +25,26 @@ pub(crate) use std::sync::{Mutex, MutexGuard, RwLock};
 /// at any point.
 pub(crate) fn unpoisoned<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A request that threads make of one other thread, such as to wake up and to examine something.
+///
+/// The thread calls [`Pending::take`] and then examines. It sees what every requester wrote before [`Pending::request`],
+/// unless that requester finds that no request is pending, and sends a wake-up. Both sides change the flag in one atomic
+/// operation: with a plain load or store, a requester could find a request pending whose taker has already examined.
+#[derive(Debug, Default)]
+pub(crate) struct Pending(AtomicBool);
+
+impl Pending {
+    /// Returns whether no request was pending, so that the caller must wake the other thread.
+    pub(crate) fn request(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+
+    /// Ends the request.
+    pub(crate) fn take(&self) {
+        self.0.swap(false, Ordering::AcqRel);
+    }
 }
 
 /// Runs a model in every interleaving of its threads with at most `preemptions_max` preemptions. A higher maximum takes

@@ -19,7 +19,7 @@ use super::generation::Generation;
 use super::transfer::TransferConnection;
 use crate::client::ClientError;
 use crate::direct::BEAT_MISSED;
-use crate::sync::unpoisoned;
+use crate::sync::{Pending, unpoisoned};
 
 /// Initial pause between attempts to connect. Each failed attempt doubles the pause.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -38,8 +38,8 @@ pub(super) struct DirectState {
     /// Locked while a thread replaces `current`.
     replacing: Mutex<()>,
     is_connected: AtomicBool,
-    /// True while a wake-up that a lookup sent is still pending.
-    is_wake_pending: AtomicBool,
+    /// The wake-up of the thread by a lookup.
+    wake: Pending,
 }
 
 impl DirectState {
@@ -55,7 +55,7 @@ impl DirectState {
             current: ArcSwap::from_pointee(generation),
             replacing: Mutex::default(),
             is_connected: AtomicBool::new(true),
-            is_wake_pending: AtomicBool::new(false),
+            wake: Pending::default(),
         });
         let thread_state = Arc::clone(&shared);
         let start = || -> io::Result<UnixStream> {
@@ -76,7 +76,7 @@ impl DirectState {
 
     /// Wakes the thread that watches the server, unless an earlier wake-up is pending.
     pub(super) fn wake_thread(&self, mut wake_sender: &UnixStream) {
-        if !self.is_wake_pending.load(Ordering::Relaxed) && !self.is_wake_pending.swap(true, Ordering::Relaxed) {
+        if self.wake.request() {
             // The buffer is never full, and an error means that the thread has ended.
             let _ = wake_sender.write(&[1]);
         }
@@ -122,7 +122,8 @@ impl DirectState {
             if let WakeReason::Closed = woken {
                 return;
             }
-            self.is_wake_pending.store(false, Ordering::Relaxed);
+            // Before the thread examines what lookups have found.
+            self.wake.take();
             heartbeat.update(&self.current.load());
             connection = match (connection, woken) {
                 (Some(connection), WakeReason::Response) => {
@@ -131,9 +132,14 @@ impl DirectState {
                     thread::sleep(TRANSFER_EVERY);
                     connection
                 }
-                (Some(connection), WakeReason::TimedOut) => Some(connection),
-                // The table was replaced, or the table's file was rechecked, after the lookup had sent the wake-up.
-                (Some(connection), WakeReason::Lookup) if self.current.load().table.is_trusted() => Some(connection),
+                // A change that no lookup has found is left to the server, which may have a lease.
+                (Some(connection), WakeReason::TimedOut) if !self.has_ended_epoch() => Some(connection),
+                // After a wake-up, the table may already have been replaced, or its file rechecked.
+                (Some(connection), WakeReason::Lookup | WakeReason::TimedOut)
+                    if self.current.load().table.is_trusted() =>
+                {
+                    Some(connection)
+                }
                 (_, woken) => {
                     // If lookups keep reading an unreadable memory page of the file, this pause limits how often the
                     // thread reconnects.
@@ -150,6 +156,11 @@ impl DirectState {
             pause = if connection.is_some() { RETRY_PAUSE_MIN } else { (2 * pause).min(RETRY_PAUSE_MAX) };
             self.is_connected.store(connection.is_some() && heartbeat.is_recent(), Ordering::Relaxed);
         }
+    }
+
+    /// Returns whether a lookup has found that the file was changed.
+    fn has_ended_epoch(&self) -> bool {
+        self.current.load().table.unverified().epoch().is_distrust()
     }
 
     fn receive_next(&self, mut connection: TransferConnection) -> Result<TransferConnection, ClientError> {

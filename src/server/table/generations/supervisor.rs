@@ -32,7 +32,7 @@ use crate::server::sockets::stream::Descriptors;
 use crate::server::stats::statistics::Statistics;
 use crate::server::table::published::{PublishedFacts, PublishedTable};
 use crate::store::{Mistrust, SETTLE, Writers, reopened};
-use crate::sync::unpoisoned;
+use crate::sync::{Pending, unpoisoned};
 
 /// The time after which the path is checked again if no notification arrives. Notifications can be lost, and some file
 /// systems send none.
@@ -139,7 +139,7 @@ struct Supervision {
     retries: bool,
     retained: Retained,
     /// Whether a check of the path has been requested but has not begun.
-    is_check_requested: Arc<AtomicBool>,
+    is_check_requested: Arc<Pending>,
     /// The time until the next check of the path, if the file at the path was written to a moment ago.
     unsettled: Option<Duration>,
     /// The number of blocks of the current generation that were verified in the background: first the blocks of the
@@ -207,7 +207,7 @@ impl Supervision {
         let is_requested = Arc::clone(&self.is_check_requested);
         let call = move || {
             // At most one check is requested at a time, however many events there are in the folder.
-            if !is_requested.swap(true, Ordering::AcqRel) {
+            if is_requested.request() {
                 // Fails only if the supervisor has ended.
                 let _ = sender.send(Message::CheckPath);
             }
@@ -227,7 +227,7 @@ impl Supervision {
     fn check_path(&mut self) {
         // The time is set first, so that a check that panics is not repeated too early.
         self.path_checked = Instant::now();
-        self.is_check_requested.store(false, Ordering::Release);
+        self.is_check_requested.take();
         self.unsettled = None;
         (self.server.check_certificates)(false);
         let current = self.current();
@@ -352,9 +352,10 @@ impl Supervision {
         let text = self.log_outcome(outcome);
         self.server.notifier.ready(&text);
         let statistics = &self.server.statistics;
+        // The outcome is stored first, and Info reads it last, so it belongs to this attempt or a later one.
         *unpoisoned(&statistics.outcomes.reload_last) = text;
         // Two requests that are sent at the same time may arrive in the opposite order of their numbers.
-        statistics.totals.reload_done.fetch_max(number, Ordering::Release);
+        statistics.totals.reload_done.fetch_max(number, Ordering::Relaxed);
     }
 
     fn log_outcome(&self, outcome: Result<String, String>) -> String {
@@ -793,7 +794,7 @@ impl Control {
     }
 
     fn next_attempt(&self) -> u64 {
-        1 + self.statistics.totals.reload_requested.fetch_add(1, Ordering::AcqRel)
+        1 + self.statistics.totals.reload_requested.fetch_add(1, Ordering::Relaxed)
     }
 
     fn request(&self, message: impl FnOnce(u64) -> Message) -> u64 {
