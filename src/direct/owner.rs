@@ -117,7 +117,12 @@ impl RobustList {
         // refers to it.
         unsafe { list.write(layout) };
         set_robust_list(list)?;
-        Ok(RobustList { _memory: memory })
+        let registered = RobustList { _memory: memory };
+        // An emulator can accept the list and never read it. Clients would then trust a lease of a server that has ended.
+        match robust_list()? == list.cast_const() {
+            true => Ok(registered),
+            false => Err(io::Error::new(io::ErrorKind::Unsupported, "the system ignores lists of robust futexes")),
+        }
     }
 }
 
@@ -139,5 +144,54 @@ fn set_robust_list(list: *const Layout) -> io::Result<()> {
     match unsafe { libc::syscall(libc::SYS_set_robust_list, list, HEAD_LEN_BYTES) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Returns the calling thread's list of robust futexes, as the system knows it.
+fn robust_list() -> io::Result<*const Layout> {
+    let (mut list, mut len_bytes) = (ptr::null::<Layout>(), 0_usize);
+    // SAFETY: The kernel writes a pointer and a length to two variables of these types. 0 is the calling thread.
+    match unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut list, &raw mut len_bytes) } {
+        0 => Ok(list),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes the kernel accept every list of this thread and do nothing, as an emulator may.
+    fn ignore_lists() {
+        let statement = |code: u32, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+        let mut filter = [
+            // The number of the system call is at offset 0 of `seccomp_data`.
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+            statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, libc::SYS_set_robust_list as u32),
+            // Error 0 is success.
+            statement(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO),
+            statement(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        // SAFETY: The kernel copies the filter, which `program` describes, and applies it to this thread.
+        let filtered = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+        };
+        assert!(filtered, "{}", io::Error::last_os_error());
+    }
+
+    #[test]
+    fn a_system_that_ignores_lists_of_robust_futexes_is_detected() {
+        let claim_with = |prepare: fn()| {
+            let (page, _file) = SharedPage::create().unwrap();
+            let claimed = thread::spawn(move || {
+                prepare();
+                claim(&page).map(drop).map_err(|error| error.kind())
+            });
+            claimed.join().unwrap()
+        };
+        assert_eq!(claim_with(|| ()), Ok(()));
+        assert_eq!(claim_with(ignore_lists), Err(io::ErrorKind::Unsupported));
     }
 }
