@@ -14,7 +14,16 @@ pub(crate) fn prefetch<T>(items: &[T], index: usize) {
         // SAFETY: A prefetch is a hint: it reads nothing that the program sees, and faults on no address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    {
+        let address = items.as_ptr().wrapping_add(index);
+        // `core::arch::aarch64::_prefetch` is not stable.
+        // SAFETY: A prefetch is a hint: it reads nothing that the program sees, and faults on no address.
+        unsafe {
+            std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags));
+        }
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = (items, index);
 }
 
