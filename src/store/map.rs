@@ -20,10 +20,8 @@ use memmap2::Mmap;
 use super::sealed;
 use super::stamp::WatchedFile;
 
-/// The length of a huge page on x86-64, and on AArch64 with pages of 4 KiB.
-const HUGE_PAGE_LEN_BYTES: usize = 2 << 20;
-/// The number of bytes of a file that a thread reads at a time. A multiple of every page length.
-const PART_LEN_BYTES: usize = 4 * HUGE_PAGE_LEN_BYTES;
+/// The number of bytes of a file that a thread reads at a time. A multiple of the length of every page that is not huge.
+const PART_LEN_BYTES: usize = 8 << 20;
 
 /// All bytes of a file, read-only.
 pub(super) struct Map {

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::map::Map;
+use super::page_len::{SHORT_HUGE_PAGE_LEN_BYTES, huge_page_len_bytes};
 use super::{Pace, StoreError, sealed};
 use crate::format::header::{HEADER_LEN_BYTES, Layout};
 use crate::machine_memory::{self, Available};
@@ -125,9 +126,11 @@ pub enum StepKind {
 }
 
 impl Step {
-    /// Returns whether the table was copied into memory that is not entirely in huge pages.
+    /// Returns whether the table was copied, and less of it is in huge pages than could be. If a huge page has more than
+    /// 2 MiB, the end of a copy is in ordinary pages.
     pub fn lacks_huge_pages(&self) -> bool {
-        self.kind == StepKind::Copied && self.huge_len_bytes < self.len_bytes
+        let expected_len_bytes = expected_in_huge_pages(self.len_bytes, huge_page_len_bytes() as u64);
+        self.kind == StepKind::Copied && self.huge_len_bytes < expected_len_bytes
     }
 }
 
@@ -240,6 +243,12 @@ fn prepare(map: Map, path: &Path, options: &OpenOptions, done: &mut dyn FnMut(St
     Ok(map)
 }
 
+/// Returns how many bytes of a copy are in huge pages of a length if the system provides all that it can.
+fn expected_in_huge_pages(len_bytes: u64, page_len_bytes: u64) -> u64 {
+    let padded_len_bytes = len_bytes.next_multiple_of(SHORT_HUGE_PAGE_LEN_BYTES as u64);
+    len_bytes.min(padded_len_bytes - padded_len_bytes % page_len_bytes)
+}
+
 fn report_step(map: &Map, kind: StepKind, started: Instant, done: &mut dyn FnMut(Step)) {
     let (len_bytes, elapsed) = (map.bytes().len() as u64, started.elapsed());
     done(Step { kind, len_bytes, huge_len_bytes: map.huge_len_bytes(), elapsed });
@@ -285,6 +294,22 @@ mod tests {
         let expected = "a copy takes 1073741824 bytes of memory, but only 1073741823 are available, according to \
                         /sys/fs/cgroup/memory.max: free some memory";
         assert!(problem.starts_with(expected), "{problem}");
+    }
+
+    #[test]
+    fn a_copy_need_not_be_entirely_in_long_huge_pages() {
+        const MIB: u64 = 1 << 20;
+        // The length of a copy, the length of a huge page, and the length that is expected to be in huge pages.
+        for (len_bytes, page_len_bytes, expected) in [
+            (1, 2 * MIB, 1),
+            (5 * MIB, 2 * MIB, 5 * MIB),
+            (5 * MIB, 32 * MIB, 0),
+            (32 * MIB, 32 * MIB, 32 * MIB),
+            (70 * MIB, 32 * MIB, 64 * MIB),
+            (600 * MIB, 512 * MIB, 512 * MIB),
+        ] {
+            assert_eq!(expected_in_huge_pages(len_bytes, page_len_bytes), expected, "{len_bytes} {page_len_bytes}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod open;
 mod order;
 mod pace;
 mod page_copies;
-mod page_len;
+pub(crate) mod page_len;
 mod parts;
 mod ranges;
 #[cfg(feature = "server")]

@@ -9,6 +9,7 @@ use crate::bake::row_fault::RowFault;
 use crate::format::FormatError;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, VALUE_LEN_MAX_BYTES};
+use crate::store::page_len::{SHORT_HUGE_PAGE_LEN_BYTES, huge_page_len_bytes, page_len_bytes};
 
 /// The parsed rows of one piece of an input, in their order, and the piece's bad rows.
 pub(in crate::bake) struct ParsedPiece {
@@ -162,8 +163,8 @@ impl ParsedPiece {
     }
 }
 
-/// The allocation unit of large arenas: the length of a huge page on x86-64.
-pub(in crate::bake) const PAGE_LEN_BYTES: usize = 2 << 20;
+/// The allocation unit of large arenas: the length of a huge page, where huge pages are short.
+pub(in crate::bake) const LARGE_LEN_BYTES: usize = SHORT_HUGE_PAGE_LEN_BYTES;
 /// The allocation unit of small arenas.
 const SMALL_LEN_BYTES: usize = 64 << 10;
 
@@ -184,7 +185,7 @@ impl Arena {
     /// Empties the arena. Keeps the memory, unless it is much larger than `wanted_bytes`.
     pub(in crate::bake) fn clear(&mut self, wanted_bytes: usize) {
         const EXCESS_FACTOR: usize = 2;
-        if self.taken_bytes() > EXCESS_FACTOR * wanted_bytes + PAGE_LEN_BYTES {
+        if self.taken_bytes() > EXCESS_FACTOR * wanted_bytes + LARGE_LEN_BYTES {
             *self = Arena::default();
         }
         self.len_bytes = 0;
@@ -196,7 +197,7 @@ impl Arena {
 
     /// Returns the number of bytes that the system has allocated, rounded up to whole pages.
     pub(in crate::bake) fn taken_bytes(&self) -> usize {
-        let page_len_bytes = if self.capacity_bytes() < PAGE_LEN_BYTES { 4096 } else { PAGE_LEN_BYTES };
+        let page_len_bytes = if wants_huge_pages(self.capacity_bytes()) { LARGE_LEN_BYTES } else { page_len_bytes() };
         self.most_bytes.next_multiple_of(page_len_bytes)
     }
 
@@ -213,12 +214,11 @@ impl Arena {
         if wanted_bytes <= self.capacity_bytes() {
             return Ok(());
         }
-        let unit = if wanted_bytes < PAGE_LEN_BYTES { SMALL_LEN_BYTES } else { PAGE_LEN_BYTES };
-        let mut memory = MmapMut::map_anon(wanted_bytes.next_multiple_of(unit)).map_err(|_| AllocationFailed)?;
-        if unit == PAGE_LEN_BYTES {
-            // A system without huge pages returns an error and uses small pages.
-            let _ = memory.advise(Advice::HugePage);
-        }
+        let unit = if wanted_bytes < LARGE_LEN_BYTES { SMALL_LEN_BYTES } else { LARGE_LEN_BYTES };
+        let capacity_bytes = wanted_bytes.next_multiple_of(unit);
+        let mut memory = MmapMut::map_anon(capacity_bytes).map_err(|_| AllocationFailed)?;
+        // A system without huge pages returns an error and uses small pages.
+        let _ = memory.advise(if wants_huge_pages(capacity_bytes) { Advice::HugePage } else { Advice::NoHugePage });
         memory[..self.len_bytes].copy_from_slice(self.bytes());
         self.memory = Some(memory);
         self.most_bytes = self.len_bytes;
@@ -236,6 +236,12 @@ impl Arena {
         self.most_bytes = self.most_bytes.max(end);
         self.memory.as_mut().and_then(|memory| memory.get_mut(start..end)).ok_or(AllocationFailed)
     }
+}
+
+/// Returns whether an arena of this length asks for huge pages. It never asks for longer ones than [`LARGE_LEN_BYTES`]:
+/// with a page of 32 or 512 MiB in each arena, a bake would exceed its memory limit.
+fn wants_huge_pages(capacity_bytes: usize) -> bool {
+    capacity_bytes >= LARGE_LEN_BYTES && huge_page_len_bytes() <= LARGE_LEN_BYTES
 }
 
 #[cfg(test)]

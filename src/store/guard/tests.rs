@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU32;
 use libc::{c_int, c_void, siginfo_t};
 
 use super::*;
+use crate::store::page_len::page_len_bytes;
 
 fn file_of(len_bytes: usize) -> File {
     let file = tempfile::tempfile().unwrap();
@@ -26,15 +27,16 @@ fn a_missing_page_reads_as_zeros_and_is_counted() {
     survive_bus_errors().unwrap();
     let file = file_of(1 << 20);
     let map = Guarded::new(mapped(&file));
-    assert_eq!((map[5000], map.faults()), (7, 0));
-    file.set_len(4096).unwrap();
-    assert_eq!((map[5000], map.faults()), (0, 1));
-    assert_eq!((map[6000], map.faults()), (0, 1), "the same patch");
+    let missing = page_len_bytes() + 1000;
+    assert_eq!((map[missing], map.faults()), (7, 0));
+    file.set_len(page_len_bytes() as u64).unwrap();
+    assert_eq!((map[missing], map.faults()), (0, 1));
+    assert_eq!((map[missing + 1000], map.faults()), (0, 1), "the same patch");
     assert_eq!((map[(1 << 20) - 1], map.faults()), (0, 2));
-    // The first patch replaces 64 KiB around byte 5000. The first page still exists, but reads as zeros if those 64 KiB
-    // include it.
+    // The first patch replaces the 64 KiB around the byte. The first page still exists, but reads as zeros if those 64
+    // KiB include it.
     let patch = |at: usize| (map.as_ptr().addr() + at) / PATCH_LEN_BYTES;
-    assert_eq!(map[100], if patch(100) == patch(5000) { 0 } else { 7 });
+    assert_eq!(map[100], if patch(100) == patch(missing) { 0 } else { 7 });
 }
 
 #[test]
@@ -163,7 +165,8 @@ extern "C" fn repair(_signal: c_int, info: *mut siginfo_t, _context: *mut c_void
     // SAFETY: A fault has an address.
     let address = unsafe { fault.si_addr() }.addr();
     // SAFETY: The page belongs to the mapping of `assert_reads_zeros`, which keeps it mapped and expects zeros.
-    assert!(unsafe { replace_with_zeros(&(address & !4095..(address & !4095) + 4096)) });
+    let page = address - address % page_len_bytes();
+    assert!(unsafe { replace_with_zeros(&(page..page + page_len_bytes())) });
 }
 
 /// The handler that was installed before a test installed its own.

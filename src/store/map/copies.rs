@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use memmap2::MmapMut;
 
-use super::{HUGE_PAGE_LEN_BYTES, Map, Memory, PART_LEN_BYTES};
+use super::{Map, Memory, PART_LEN_BYTES};
 use crate::store::pace::Pace;
+use crate::store::page_len::SHORT_HUGE_PAGE_LEN_BYTES;
 use crate::store::parts::for_each_part;
 use crate::store::sealed;
 
@@ -25,7 +26,8 @@ impl Map {
         let len_bytes = file.metadata()?.len() as usize;
         // From version 6.7 on, Linux aligns a large anonymous mapping, so that huge pages can cover the whole mapping.
         // Earlier versions use small pages at both ends of the mapping.
-        let mut memory = MmapMut::map_anon(len_bytes.next_multiple_of(HUGE_PAGE_LEN_BYTES).max(HUGE_PAGE_LEN_BYTES))?;
+        let padded_len_bytes = len_bytes.max(1).next_multiple_of(SHORT_HUGE_PAGE_LEN_BYTES);
+        let mut memory = MmapMut::map_anon(padded_len_bytes)?;
         // A system without huge pages rejects this advice and uses small pages.
         let _ = memory.advise(memmap2::Advice::HugePage);
         let parts = memory[..len_bytes].chunks_mut(PART_LEN_BYTES).enumerate();
@@ -37,7 +39,7 @@ impl Map {
     /// does not take a whole huge page.
     pub(in crate::store) fn compact_copy_of(file: &File, pace: &Pace) -> io::Result<Map> {
         let len_bytes = file.metadata()?.len() as usize;
-        if len_bytes >= HUGE_PAGE_LEN_BYTES {
+        if len_bytes >= SHORT_HUGE_PAGE_LEN_BYTES {
             return Map::copy_of(file, pace);
         }
         let mut memory = MmapMut::map_anon(len_bytes.max(1))?;

@@ -11,9 +11,9 @@ use rustix::fs::{Advice, fadvise};
 #[cfg(feature = "server")]
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::{HUGE_PAGE_LEN_BYTES, Map, PART_LEN_BYTES};
+use super::{Map, PART_LEN_BYTES};
 use crate::store::pace::Pace;
-use crate::store::page_len::{PAGE_LEN_BYTES, page_len_bytes};
+use crate::store::page_len::{PAGE_LEN_BYTES, huge_page_len_bytes, page_len_bytes};
 use crate::store::parts::for_each_part;
 use crate::store::stamp::WatchedFile;
 
@@ -148,7 +148,7 @@ impl Map {
     /// report this number.
     pub(in crate::store) fn huge_len_bytes(&self) -> u64 {
         // Reading the file takes longer than opening a short table, because it describes all mappings of the process.
-        if self.memory().len() < HUGE_PAGE_LEN_BYTES {
+        if self.memory().len() < huge_page_len_bytes() {
             return 0;
         }
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use super::pages::{huge_len_bytes, touch};
 use super::*;
 use crate::store::pace::Pace;
-use crate::store::page_len::PAGE_LEN_BYTES;
+use crate::store::page_len::page_len_bytes;
 
 fn file_of(bytes: &[u8]) -> File {
     let file = tempfile::tempfile().unwrap();
@@ -91,11 +91,11 @@ fn every_page_of_a_warmed_map_is_resident() {
     let map = Map::map_file(&file).unwrap();
     assert_eq!(resident_len_bytes(&map), 0);
     map.warm(&Pace::default()).unwrap();
-    assert_eq!(resident_len_bytes(&map), bytes.len().next_multiple_of(PAGE_LEN_BYTES));
+    assert_eq!(resident_len_bytes(&map), bytes.len().next_multiple_of(page_len_bytes()));
 
     let map = Map::map_file(&file).unwrap();
     touch(map.bytes());
-    assert_eq!(resident_len_bytes(&map), bytes.len().next_multiple_of(PAGE_LEN_BYTES));
+    assert_eq!(resident_len_bytes(&map), bytes.len().next_multiple_of(page_len_bytes()));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn released_pages_are_not_resident_and_keep_their_bytes() {
         assert!(map.bytes() == expected);
         map.release(0..PART_LEN_BYTES / 2);
         if map.watched().is_some() {
-            assert!(resident_len_bytes(&map) <= PART_LEN_BYTES / 2 + PAGE_LEN_BYTES);
+            assert!(resident_len_bytes(&map) <= PART_LEN_BYTES / 2 + page_len_bytes());
         }
         for range in [0..0, 0..expected.len(), 7..expected.len(), 0..expected.len() + 1, 1..usize::MAX] {
             map.release(range);
