@@ -305,6 +305,22 @@ fn files_that(is_found: impl Fn(&str) -> bool, folders: &[&str]) -> Vec<String> 
     paths
 }
 
+/// A new pair of memory orderings gets a model or a written reason in the table of `src/sync.rs`.
+#[test]
+fn the_table_of_memory_orderings_lists_every_module_that_has_one() {
+    let is_ordered = |line: &str| {
+        ["Acquire", "Release", "AcqRel", "SeqCst"].iter().any(|order| line.contains(&format!("Ordering::{order}")))
+    };
+    let modules = files_that(is_ordered, &["src"]);
+    let is_listed = |module: &&str| *module != "sync" && !module.ends_with("/models");
+    let expected: BTreeSet<&str> = modules.iter().map(|module| &module["src/".len()..]).filter(is_listed).collect();
+    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sync.rs")).unwrap();
+    let documentation = source.lines().filter(|line| line.starts_with("//! "));
+    let list: String = documentation.skip_while(|line| !line.contains("These modules have orderings")).collect();
+    let listed: BTreeSet<&str> = list.split('`').skip(1).step_by(2).collect();
+    assert_eq!(listed, expected);
+}
+
 #[test]
 fn modules_of_the_server_import_only_those_that_precede_them_in_its_documentation() {
     let sources = library();

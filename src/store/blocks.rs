@@ -27,7 +27,7 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
 use crate::format::checksum::{BLOCK_LEN_BYTES, SUMS_PER_BLOCK, block_sum};
-use crate::sync::{AtomicU8, AtomicU64, Ordering, RwLock};
+use crate::sync::{AtomicU8, AtomicU64, Ordering, RwLock, fence};
 
 use super::epoch::Epoch;
 use super::page_copies::{COPIES_LEN_MAX_BYTES, Copier};
@@ -260,7 +260,9 @@ impl Blocks {
                 return false;
             }
             if let Some(tag) = group_tag {
-                self.in_epoch(epoch, || tag.store(epoch.tag(), Ordering::Relaxed));
+                // The blocks may be copies that another thread has verified. A batch that skips them because of this
+                // tag must find that the value of the epoch has changed since.
+                self.in_epoch(epoch, || tag.store(epoch.tag(), Ordering::Release));
             }
         }
         true
@@ -376,7 +378,7 @@ impl Blocks {
     /// epoch begins meanwhile.
     fn note_verified_copy(&self, epoch: Epoch, block: usize) {
         // A batch that finds the tag also finds that the value of the epoch has changed, if the batch began before: the
-        // value is changed first. `Store::is_unchanged_since` has the other half of this order.
+        // value is changed first. The fence in `Blocks::accept` is the other half of this order.
         let count = |now: u64| Some(Epoch(now)).filter(|now| !now.is_distrust()).map(|now| now.with_copy().0);
         let _ = self.epoch.fetch_update(Ordering::AcqRel, Ordering::Relaxed, count);
         self.tag(epoch, block);
@@ -437,6 +439,9 @@ impl Blocks {
     /// returns `true` in this case, but the epoch has ended.
     #[inline(always)]
     pub(super) fn accept(&self, epoch: Epoch, is_unchanged: impl FnOnce() -> bool) -> bool {
+        // Orders the reads of tags and of the file's bytes before all reads that decide whether the bytes are right: of
+        // the lease, the clock, the file's times, faults, and the epoch. A system call is not a fence on all processors.
+        fence(Ordering::Acquire);
         // In a distrusted epoch, every lookup failed, so the batch has no bytes of the file.
         if (epoch.is_distrust() || is_unchanged()) && self.epoch() == epoch {
             return true;

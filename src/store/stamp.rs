@@ -21,7 +21,6 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -32,6 +31,7 @@ use super::lease::{Lease, LeaseState, Proof, Writers};
 use super::page_copies::{Copier, CopyableMapping, LockedCopies};
 use super::settling::{SETTLE, SETTLE_COARSE, unsettled_for};
 use super::{Pace, file_system, sealed};
+use crate::sync::{AtomicU64, Ordering};
 
 /// A time as fstat returns it: seconds and nanoseconds.
 type FileTime = [u64; 2];
@@ -88,14 +88,47 @@ pub struct WatchedFile {
     hides_mapped_writes: bool,
     /// Whether the kernel may report outdated times from a cache.
     may_cache_times: bool,
-    /// The hash of the file's [`Stamp`] when the file was last trusted, or another number if further changes of the file
-    /// may leave that stamp as it is.
-    trusted_hash: AtomicU64,
-    /// The hash of that stamp without the change time.
-    trusted_content_hash: AtomicU64,
-    trusted_faults: AtomicU64,
+    trusted: TrustedStamp,
     /// A hash of the last stamp with which the root of the block sums was damaged: see [`WatchedFile::note_bad_root`].
     bad_root: AtomicU64,
+}
+
+/// What is known of the [`Stamp`] with which the file was last trusted.
+///
+/// The stamp is stored after the epoch of the earlier stamp has ended. A batch that loads the new stamp, although it began
+/// before, must find that its epoch has ended. The loads are therefore not relaxed, and precede the load of the epoch.
+#[derive(Debug)]
+pub(super) struct TrustedStamp {
+    /// The stamp's hash, or another number if further changes of the file may leave the stamp as it is.
+    hash: AtomicU64,
+    /// The stamp's hash without the change time.
+    content_hash: AtomicU64,
+    faults: AtomicU64,
+}
+
+impl TrustedStamp {
+    pub(super) fn new() -> TrustedStamp {
+        TrustedStamp { hash: AtomicU64::new(0), content_hash: AtomicU64::new(0), faults: AtomicU64::new(0) }
+    }
+
+    pub(super) fn set(&self, hash: u64, content_hash: u64, faults: u64) {
+        self.hash.store(hash, Ordering::Release);
+        self.content_hash.store(content_hash, Ordering::Release);
+        self.faults.store(faults, Ordering::Release);
+    }
+
+    pub(super) fn has_hash(&self, hash: u64) -> bool {
+        self.hash.load(Ordering::Acquire) == hash
+    }
+
+    fn has_content_hash(&self, content_hash: u64) -> bool {
+        self.content_hash.load(Ordering::Acquire) == content_hash
+    }
+
+    #[inline(always)]
+    pub(super) fn has_faults(&self, faults: u64) -> bool {
+        self.faults.load(Ordering::Acquire) == faults
+    }
 }
 
 impl WatchedFile {
@@ -151,9 +184,7 @@ impl WatchedFile {
             has_verity: sealed::has_verity(file),
             hides_mapped_writes: file_system::hides_mapped_writes(file)?,
             may_cache_times: file_system::may_cache_times(file)?,
-            trusted_hash: AtomicU64::new(0),
-            trusted_content_hash: AtomicU64::new(0),
-            trusted_faults: AtomicU64::new(0),
+            trusted: TrustedStamp::new(),
             bad_root: AtomicU64::new(0),
         };
         watched.trust(&watched.stamp()?, true);
@@ -181,8 +212,7 @@ impl WatchedFile {
                 break;
             };
             if waited >= SETTLE_COARSE || !pace.goes_on() {
-                self.trusted_hash.store(!stamp.hash(), Ordering::Release);
-                self.trusted_content_hash.store(!stamp.content_hash(), Ordering::Release);
+                self.trusted.set(!stamp.hash(), !stamp.content_hash(), stamp.faults);
                 break;
             }
             let nap = left.min(SETTLE);
@@ -209,7 +239,7 @@ impl WatchedFile {
 
     /// Returns whether everything except the change time is as it was when the file was last trusted.
     pub(super) fn has_trusted_content(&self, stamp: &Stamp) -> bool {
-        stamp.content_hash() == self.trusted_content_hash.load(Ordering::Acquire)
+        self.trusted.has_content_hash(stamp.content_hash())
     }
 
     /// Returns whether every change of the file from now on is detected: because it changes the change time of `stamp`,
@@ -284,12 +314,13 @@ impl WatchedFile {
         self.hides_mapped_writes
     }
 
-    /// Returns whether nobody has changed the file since it was last trusted.
+    /// Returns whether nobody has changed the file since it was last trusted. Called by `Blocks::accept`, whose fence
+    /// orders the reads of bytes before this function.
     #[inline]
     pub(super) fn is_unchanged(&self) -> bool {
         let proof = if self.has_verity { Proof::Unchanged } else { self.lease.proof() };
         match proof {
-            Proof::Unchanged => self.faults() == self.trusted_faults.load(Ordering::Relaxed),
+            Proof::Unchanged => self.trusted.has_faults(self.faults()),
             Proof::None => self.looks_unchanged(),
             Proof::Lost => false,
         }
@@ -298,7 +329,7 @@ impl WatchedFile {
     fn looks_unchanged(&self) -> bool {
         self.stamp()
             .inspect_err(|error| self.lease.note_error(error))
-            .is_ok_and(|stamp| stamp.hash() == self.trusted_hash.load(Ordering::Acquire))
+            .is_ok_and(|stamp| self.trusted.has_hash(stamp.hash()))
     }
 
     /// Returns the current stamp of the file. If the kernel may report a cached time, asks the file system itself.
@@ -321,9 +352,7 @@ impl WatchedFile {
     /// records only what the file must have in common with this stamp.
     pub(super) fn trust(&self, stamp: &Stamp, detects_changes: bool) {
         let hash = if detects_changes { stamp.hash() } else { !stamp.hash() };
-        self.trusted_hash.store(hash, Ordering::Release);
-        self.trusted_content_hash.store(stamp.content_hash(), Ordering::Release);
-        self.trusted_faults.store(stamp.faults, Ordering::Release);
+        self.trusted.set(hash, stamp.content_hash(), stamp.faults);
     }
 }
 

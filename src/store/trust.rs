@@ -7,7 +7,6 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{Ordering, fence};
 
 use thiserror::Error;
 use zerocopy::IntoBytes;
@@ -152,9 +151,6 @@ impl Store {
     /// copies is correct. Returns `false` if the change time is settled now, so that lookups need no more copies.
     #[cold]
     fn is_right_in_copies(&self, epoch: Epoch, file: &WatchedFile) -> bool {
-        // Every tag of a copy that the batch has read was stored after the value of the epoch was changed. The fence orders
-        // the batch before the caller's next read of that value.
-        fence(Ordering::Acquire);
         epoch.is_copying()
             && file.stamp().is_ok_and(|stamp| file.has_trusted_content(&stamp) && !file.detects_changes(&stamp))
     }

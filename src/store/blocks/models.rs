@@ -2,11 +2,12 @@
 //! verified in that batch's epoch.
 
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use loom::thread;
 
 use super::{BlockData, BlockNumbers, Blocks, Epoch};
 use crate::format::checksum::{block_sum, root_of};
+use crate::store::stamp::TrustedStamp;
 use crate::sync::check_model;
 
 const BAKED: u8 = 7;
@@ -18,13 +19,14 @@ struct Table {
     byte: AtomicU8,
     /// The file's modification time. A write changes the modification time first, and then the file's only byte.
     modified: AtomicU64,
-    /// The modification time that the file had when it was last trusted.
-    trusted: AtomicU64,
+    /// The modification time that the file had when it was last trusted, in place of a hash.
+    trusted: TrustedStamp,
 }
 
 impl Table {
     fn new() -> Arc<Table> {
-        let (byte, modified, trusted) = (AtomicU8::new(BAKED), AtomicU64::new(1), AtomicU64::new(1));
+        let (byte, modified, trusted) = (AtomicU8::new(BAKED), AtomicU64::new(1), TrustedStamp::new());
+        trusted.set(1, 1, 0);
         Arc::new(Table { blocks: Blocks::of_records(1).unwrap(), byte, modified, trusted })
     }
 
@@ -33,22 +35,22 @@ impl Table {
         self.byte.store(byte, Ordering::Release);
     }
 
-    /// Returns whether the modification time is the one that the file had when it was last trusted, as `stamp.rs` does.
-    /// The memory fence simulates the system call.
+    /// Returns whether the modification time is the one that the file had when it was last trusted, as
+    /// `WatchedFile::looks_unchanged` does. The relaxed load stands for the system call, which is no fence.
     fn is_unchanged(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.modified.load(Ordering::Acquire) == self.trusted.load(Ordering::Acquire)
+        self.trusted.has_hash(self.modified.load(Ordering::Relaxed))
     }
 
     /// Looks up the byte as `Store::get` does, in a batch of one lookup. Returns the byte if it was verified and the
     /// batch is accepted.
     fn batch(&self) -> Option<u8> {
         let epoch = self.blocks.epoch();
-        let record = [self.byte.load(Ordering::Acquire)];
+        // Plain loads of mapped bytes are at best relaxed.
+        let record = [self.byte.load(Ordering::Relaxed)];
         let sums = [block_sum(&[BAKED])];
         let is_intact =
             self.blocks.are_verified(epoch, 0, 1) || self.blocks.verify_records(epoch, &record, &sums, 0, 1);
-        let copied = self.byte.load(Ordering::Acquire);
+        let copied = self.byte.load(Ordering::Relaxed);
         // The batch is checked even if the block is damaged and the response is therefore an error.
         let is_accepted = self.blocks.accept(epoch, || self.is_unchanged());
         (is_intact && is_accepted).then_some(copied)
@@ -60,7 +62,7 @@ impl Table {
         if self.blocks.epoch() != Blocks::of_records(0).unwrap().epoch()
             && self.modified.load(Ordering::Acquire) == stamp
         {
-            self.trusted.store(stamp, Ordering::Release);
+            self.trusted.set(stamp, stamp, 0);
             self.blocks.trust_again(false);
         }
     }
@@ -171,5 +173,61 @@ fn a_tag_of_an_ended_epoch_is_not_written_when_its_number_is_used_again() {
         table.look_again();
         assert_eq!(table.batch(), None);
         reader.join().unwrap();
+    });
+}
+
+/// A leased or immutable file of one block, whose page can become unreadable.
+struct FaultyTable {
+    blocks: Blocks,
+    /// The mapped byte: 0 after the page was replaced with zeros.
+    byte: AtomicU8,
+    faults: AtomicU64,
+    trusted: TrustedStamp,
+}
+
+impl FaultyTable {
+    fn batch(&self) -> Option<u8> {
+        let epoch = self.blocks.epoch();
+        let record = [self.byte.load(Ordering::Relaxed)];
+        let sums = [block_sum(&[BAKED])];
+        let is_intact =
+            self.blocks.are_verified(epoch, 0, 1) || self.blocks.verify_records(epoch, &record, &sums, 0, 1);
+        let copied = self.byte.load(Ordering::Relaxed);
+        // As `WatchedFile::is_unchanged` does it with `Proof::Unchanged`.
+        let is_accepted = self.blocks.accept(epoch, || self.trusted.has_faults(self.faults.load(Ordering::Acquire)));
+        (is_intact && is_accepted).then_some(copied)
+    }
+
+    /// Replaces the page, as `guard::patch` does.
+    fn fault(&self) {
+        self.faults.fetch_add(1, Ordering::AcqRel);
+        self.byte.store(0, Ordering::Release);
+    }
+
+    /// Trusts the file again, as `Store::look_again` does. The root is in another page, which can be read.
+    fn look_again(&self) {
+        if self.blocks.epoch().is_distrust() {
+            self.trusted.set(1, 1, self.faults.load(Ordering::Acquire));
+            self.blocks.trust_again(false);
+        }
+    }
+}
+
+/// A batch reads a verified block while its page is replaced with zeros, another batch finds the fault, and the file is
+/// trusted again.
+#[test]
+fn zeros_in_place_of_a_missing_page_are_not_accepted() {
+    check_model(3, || {
+        let (byte, faults, trusted) = (AtomicU8::new(BAKED), AtomicU64::new(0), TrustedStamp::new());
+        let table = Arc::new(FaultyTable { blocks: Blocks::of_records(1).unwrap(), byte, faults, trusted });
+        assert_eq!(table.batch(), Some(BAKED));
+        let failing = Arc::clone(&table);
+        let thread = thread::spawn(move || {
+            failing.fault();
+            failing.batch();
+            failing.look_again();
+        });
+        assert!([None, Some(BAKED)].contains(&table.batch()));
+        thread.join().unwrap();
     });
 }

@@ -16,7 +16,7 @@ use std::fmt;
 use std::io;
 use std::ops::{Deref, Range};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 
 use memmap2::Mmap;
 use nix::sys::signal::{SigSet, Signal};
@@ -78,7 +78,7 @@ impl Guarded {
     /// Guards a mapping of a file.
     pub(super) fn new(memory: Mmap) -> Guarded {
         // The system maps whole pages of at least 4 KiB, so the bytes from the end of the slice up to the next multiple
-        // of 4 KiB are mapped, too.
+        // of 4 KiB are mapped, too. With longer pages, the kernel rounds the end of a patch up to the end of the page.
         let start = memory.as_ptr().addr();
         let end = start + memory.len().next_multiple_of(4096);
         Guarded { entry: RANGES.insert(start..end), memory }
@@ -118,6 +118,8 @@ impl fmt::Debug for Guarded {
 fn patch(address: usize) -> bool {
     let Some((entry, range)) = RANGES.find(address) else { return false };
     let faults = entry.faults.fetch_add(1, Ordering::AcqRel);
+    // A batch that copies the zeros finds the fault. The kernel orders the two, too, but does not document it.
+    fence(Ordering::Release);
     let total = if faults < PATCHES_MAX { PATCHES.fetch_add(1, Ordering::Relaxed) } else { 0 };
     let patch_start = address - address % PATCH_LEN_BYTES;
     let around = range.start.max(patch_start)..range.end.min(patch_start + PATCH_LEN_BYTES);

@@ -39,7 +39,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use super::guard::unblock;
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// The time for which a lease is trusted after it was confirmed.
 ///
@@ -244,12 +244,12 @@ impl<F: Leasable> Lease<F> {
         Lease { file, is_taken, trusted_until_ns, report, system_error }
     }
 
-    /// Returns what the lease proves about the bytes that were read before this call. If the lease was lost, the caller
-    /// must end the epoch before it takes the lease again. A proof then never covers bytes that were read under an
-    /// earlier lease.
+    /// Returns what the lease proves about the bytes that were read before this call. An Acquire fence must order these
+    /// reads before this call, as in `Blocks::accept`. If the lease was lost, the caller must end the epoch before it
+    /// takes the lease again. A proof then never covers bytes that were read under an earlier lease.
     #[inline(always)]
     pub(super) fn proof(&self) -> Proof {
-        let until_ns = self.trusted_until_ns();
+        let until_ns = self.trusted_until_ns.load(Ordering::Acquire);
         match until_ns {
             NEVER_TAKEN => Proof::None,
             LOST => Proof::Lost,
@@ -262,15 +262,8 @@ impl<F: Leasable> Lease<F> {
     /// no system call.
     #[inline]
     pub(super) fn is_confirmed(&self) -> bool {
-        let until_ns = self.trusted_until_ns();
+        let until_ns = self.trusted_until_ns.load(Ordering::Acquire);
         until_ns > LOST && self.file.now_ns() < until_ns
-    }
-
-    #[inline(always)]
-    fn trusted_until_ns(&self) -> u64 {
-        // This memory fence orders reads of the file before the reads of the deadline and the clock.
-        fence(Ordering::Acquire);
-        self.trusted_until_ns.load(Ordering::Acquire)
     }
 
     /// Asks the system whether the lease is held, after the deadline has passed. The deadline passes only if this

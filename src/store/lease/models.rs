@@ -3,7 +3,7 @@
 
 use std::io;
 
-use loom::sync::atomic::{AtomicU8, Ordering};
+use loom::sync::atomic::{AtomicU8, Ordering, fence};
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
 
@@ -54,9 +54,11 @@ impl File {
         self.state().has_writer = false;
     }
 
-    /// Copies the byte from the mapping.
+    /// Copies the byte from the mapping. The fence is the one with which `Blocks::accept` begins.
     fn copy(&self) -> u8 {
-        self.0.byte.load(Ordering::Relaxed)
+        let copied = self.0.byte.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        copied
     }
 }
 
