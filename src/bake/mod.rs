@@ -50,8 +50,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::format::key::Key;
+#[doc(hidden)]
+pub use crate::replace::ReplaceError;
 #[doc(inline)]
-pub use crate::replace::{ReplaceError, ReplaceRules};
+pub use crate::replace::ReplaceRules;
 #[doc(inline)]
 pub use crate::slots::SlotRange;
 pub use bad_rows::BadRows;
@@ -63,9 +65,10 @@ pub use error::BakeError;
 use finish::{Finish, OldTables, Output};
 use gather::{Gathered, gather};
 #[doc(hidden)]
-pub use input::InputFacts;
+pub use input::{Compression, InputFacts};
+pub use input::Input;
+#[doc(hidden)]
 pub use input::row_piece::RowPiece;
-pub use input::{Compression, Input};
 pub use keys::Keys;
 pub use limits::{MEMORY_MIN_BYTES, MEMORY_SHARE};
 use old_table::OldTable;
@@ -81,6 +84,7 @@ pub use progress::{Stage, StageFacts};
 #[doc(hidden)]
 pub use remedy::Remedy;
 pub use report::Report;
+#[doc(hidden)]
 pub use row_fault::RowFault;
 #[doc(hidden)]
 pub use shards::SlotLens;
@@ -120,7 +124,7 @@ pub fn bake_csv<'a>(
     bake(vec![Input::reader("input", input)], output, options)
 }
 
-/// Bakes rows from memory into a table at `output`: see [`bake`] and [`Input::rows`]. Keys and values may be any bytes.
+/// Bakes rows from memory into a table at `output`: see [`bake`]. Keys and values may be any bytes.
 ///
 /// # Errors
 /// [`BakeError`]. Messages call the input `rows` and count its rows from 1.

@@ -88,6 +88,7 @@ pub use probe::StoreProbe;
 #[doc(hidden)]
 pub use publication::PublishedGeneration;
 pub use publication::{CommitOptions, Publication};
+#[doc(hidden)]
 pub use shard::BakedShard;
 #[doc(hidden)]
 pub use status::{NodeReports, NodeStatus, UnreadableStatus};

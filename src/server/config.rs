@@ -67,6 +67,7 @@ pub struct Config {
     pub access: SocketAccess,
     /// Inherited listening sockets. An inherited Unix socket replaces `socket`, and an inherited TCP socket replaces
     /// `tcp`.
+    #[doc(hidden)]
     pub inherited: Inherited,
     /// The TCP address to listen on, for clients that cannot use Unix sockets. Port 0 selects a free port.
     pub tcp: Option<SocketAddr>,
@@ -78,9 +79,11 @@ pub struct Config {
     /// in. The file is read again when it changes and on a reload.
     pub users: Option<PathBuf>,
     /// What a Redis command does with a foreign key: a key that is not a number, in a table of numbers.
+    #[doc(hidden)]
     pub foreign_keys: ForeignKeys,
     /// This server as a node of a cluster. `None`: the server is not part of a cluster. Clients of a node cannot map the
     /// file, because a mapped file does not show which rows other nodes have.
+    #[doc(hidden)]
     pub cluster: Option<Arc<ClusterNode>>,
     /// The number of worker threads. `None`: one for every two processors, because clients need the other processors.
     pub workers: Option<NonZeroUsize>,

@@ -57,42 +57,53 @@ use tokio::sync::mpsc::unbounded_channel;
 use tracing::{info, warn};
 
 use crate::Lookup;
+#[doc(hidden)]
 pub use crate::canary::{CanaryError, value_digest};
 use crate::counted::counted;
 use crate::direct::{BEAT_EVERY, Board};
 use crate::store::survive_bus_errors;
+#[doc(hidden)]
 pub use cluster::{ClusterError, ClusterNode};
 pub use config::{Check, Config, SPIN};
 pub use error::ServerError;
 pub use limits::Limits;
 use limits::OtherSockets;
 use listen::accept::Acceptor;
-pub use listen::listener::{Inherited, SocketAccess};
+#[doc(hidden)]
+pub use listen::listener::Inherited;
+pub use listen::listener::SocketAccess;
 use listen::listener::{Listener, PeerFilter};
 #[cfg(feature = "metrics")]
 pub use metrics::MetricsAddress;
+#[doc(hidden)]
 pub use native::answer_requests;
+#[doc(hidden)]
 pub use process::log_queue::LogQueue;
 #[doc(hidden)]
 pub use process::priority::lower_priority;
 use process::service::Notifier;
 #[doc(hidden)]
 pub use responses::Responses;
+#[doc(hidden)]
 pub use state::server::ForeignKeys;
 use state::server::{ServerState, Settings};
 use stats::statistics::Statistics;
-pub use table::generations::{Control, OpenError};
+pub use table::generations::Control;
+#[doc(hidden)]
+pub use table::generations::OpenError;
 use table::generations::{ControlChannel, Generation, ServedTable, Source, Supervised, Supervisor};
 #[doc(hidden)]
 pub use table::published::{PublishedFacts, PublishedTable};
 #[cfg(feature = "tls")]
 pub use tls::TlsConfig;
 use users::Users;
+#[doc(hidden)]
 pub use users::UsersError;
 use worker::Worker;
 
 /// A table's file that was opened and checked, and can be served. [`Server::bind`] calls [`Opened::new`], which can
 /// take a long time if the file is large, and then [`Opened::bind`].
+#[doc(hidden)]
 pub struct Opened {
     source: Source,
     generation: Generation,
@@ -209,12 +220,14 @@ impl Server {
 
     /// Follows a published table: requested reloads look for new generations of the table, and the server reports about
     /// the table in Info and the metrics. Only the first call has an effect.
+    #[doc(hidden)]
     pub fn follow(&mut self, table: Arc<dyn PublishedTable>) {
         self.control.control.follow(table);
     }
 
     /// Makes the server report how many log lines were dropped, and to clients with the right to reload also the last
     /// warnings. Only the first call has an effect.
+    #[doc(hidden)]
     pub fn report_log(&mut self, log: LogQueue) {
         let _ = self.statistics.log.set(log);
     }

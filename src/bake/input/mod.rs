@@ -71,6 +71,7 @@ impl<'a> Input<'a> {
     /// one empty piece after another, until `fill` adds no row. `fill` should stop adding rows when the piece is full.
     ///
     /// [`Options::keys`](super::Options::keys) applies to these rows. Options for text formats have no effect.
+    #[doc(hidden)]
     pub fn rows(name: impl Into<String>, fill: impl FnMut(&mut RowPiece) -> io::Result<()> + Send + 'a) -> Self {
         Input { name: name.into(), kind: InputKind::Rows(Box::new(fill)) }
     }
