@@ -98,7 +98,7 @@ pub(crate) fn client_exception(error: &ClientError) -> PyErr {
     let message = error.to_string();
     match error {
         ClientError::NotRunning { .. } => NotRunning::new_err(message),
-        ClientError::Refused { .. } => Refused::new_err(message),
+        ClientError::NoPermission { .. } | ClientError::Refused { .. } => Refused::new_err(message),
         ClientError::Address(_) | ClientError::Configuration { .. } => PyValueError::new_err(message),
         ClientError::Tls { .. } => TlsFailed::new_err(message),
         ClientError::AuthenticationRequired { .. } | ClientError::LoginFailed { .. } => LoginFailed::new_err(message),

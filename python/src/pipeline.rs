@@ -12,7 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use zero_kv::client::request::RequestError;
-use zero_kv::client::{Address, ClientError, Refusal};
+use zero_kv::client::{Address, ClientError};
 use zero_kv::protocol::native::VALUE_LEN_MAX_BYTES;
 use zero_kv::protocol::reader::{PartialResponse, ResponseReader};
 use zero_kv::typed::Projection;
@@ -131,7 +131,7 @@ impl Pipeline {
     fn closed<'py>(&self, py: Python<'py>) -> Bound<'py, pyo3::exceptions::PyBaseException> {
         let server = self.server.clone();
         let error = match self.has_received {
-            false => ClientError::Refused { server, reason: Refusal::Closed },
+            false => ClientError::Refused { server },
             true => {
                 let PartialResponse { part, arrived_bytes, expected_bytes } = self.reader.partial();
                 ClientError::Closed { server, part, arrived_bytes, expected_bytes }

@@ -12,7 +12,7 @@ use super::AsyncClient;
 use super::Client;
 use super::batch;
 use super::columns::{
-    BATCH_LEN_MAX, ColumnLookup, ProjectedRows, ReceivedRow, ReceivedValues, RowsOrValues, SelectedColumns,
+    BATCH_LEN_MAX, ColumnLookup, ProjectedRows, ReceivedValues, RowsOrValues, SelectedColumns,
     TABLE_CHANGES_MAX, TABLE_GUARDS, TableFound, Wanted,
 };
 use super::error::ClientError;
@@ -21,7 +21,7 @@ use super::retry::{Deadline, Retry};
 use crate::format::key::Key;
 use crate::protocol::native::Op;
 use crate::protocol::reader::Response;
-use crate::typed::Schema;
+use crate::typed::{OwnedRow, Schema};
 
 macro_rules! impl_column_methods {
     ($Client:ident, $sleep:path, [$($async:tt)?], [$($await:tt)*]) => {
@@ -44,7 +44,7 @@ macro_rules! impl_column_methods {
             pub $($async)? fn get_row<'k>(
                 &mut self,
                 key: impl Into<Key<'k>>,
-            ) -> Result<Option<ReceivedRow>, ClientError> {
+            ) -> Result<Option<OwnedRow>, ClientError> {
                 let rows = self.look_columns_up(&[key.into()], &Wanted::All, self.call_deadline())$($await)*?;
                 Ok(rows.into_only_row())
             }

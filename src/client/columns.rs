@@ -13,8 +13,7 @@ use crate::protocol::native::Op;
 use crate::protocol::reader::Response;
 use crate::protocol::response::Violation;
 use crate::typed::{
-    ColumnBuffers, ColumnError, FromCell, MatrixNumber, MatrixPlan, MatrixTypeError, Projection, ProjectionError,
-    Schema, TypedRow,
+    ColumnBuffers, ColumnError, MatrixNumber, MatrixPlan, OwnedRow, Projection, Schema, TypedRow,
 };
 
 /// How often a call repeats requests because the server replaced its table.
@@ -54,22 +53,6 @@ pub(super) struct SelectedColumns {
 pub(super) struct ColumnsCache {
     schema: Option<Arc<Schema>>,
     selected: Option<Arc<SelectedColumns>>,
-}
-
-/// The row of a key in a typed table, received from a server.
-///
-/// # Example
-/// ```no_run
-/// # let mut client = zero_kv::client::Client::connect("/tmp/zero-kv.sock")?;
-/// if let Some(row) = client.get_row(7)? {
-///     println!("{} {:?}", row.get::<f32>("price")?, row.get::<Option<&str>>("name")?);
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone)]
-pub struct ReceivedRow {
-    selected: Arc<SelectedColumns>,
-    bytes: Vec<u8>,
 }
 
 /// Some columns of the rows of many keys, received from a server.
@@ -189,7 +172,7 @@ pub(super) struct ColumnLookup {
 
 impl Wanted<'_> {
     /// Returns the columns of a table with this schema.
-    pub(super) fn select(&self, schema: &Schema) -> Result<SelectedColumns, ProjectionError> {
+    pub(super) fn select(&self, schema: &Schema) -> Result<SelectedColumns, ColumnError> {
         let projection = match self {
             Wanted::All => Projection::of_all(schema),
             Wanted::Names(names) => Projection::new(schema, names)?,
@@ -363,8 +346,8 @@ impl ProjectedRows {
     /// Returns the number of columns of [`ProjectedRows::matrix`].
     ///
     /// # Errors
-    /// [`MatrixTypeError`] if a column is neither of the type `T` nor a list of fixed length of this type.
-    pub fn matrix_width<T: MatrixNumber + Default>(&self) -> Result<usize, MatrixTypeError> {
+    /// [`ColumnError::Matrix`] if a column is neither of the type `T` nor a list of fixed length of this type.
+    pub fn matrix_width<T: MatrixNumber + Default>(&self) -> Result<usize, ColumnError> {
         Ok(self.matrix_plan(T::default())?.width())
     }
 
@@ -372,11 +355,11 @@ impl ProjectedRows {
     /// place of null cells and of the cells of missing keys. Returns the number of keys that the table has.
     ///
     /// # Errors
-    /// [`MatrixTypeError`] if a column is neither of the type `T` nor a list of fixed length of this type.
+    /// [`ColumnError::Matrix`] if a column is neither of the type `T` nor a list of fixed length of this type.
     ///
     /// # Panics
     /// If the length of `to` is not the number of keys multiplied by [`ProjectedRows::matrix_width`].
-    pub fn matrix<T: MatrixNumber>(&self, fill: T, to: &mut [T]) -> Result<usize, MatrixTypeError> {
+    pub fn matrix<T: MatrixNumber>(&self, fill: T, to: &mut [T]) -> Result<usize, ColumnError> {
         let plan = self.matrix_plan(fill)?;
         assert_eq!(to.len(), self.len() * plan.width(), "the number of cells of the matrix");
         let mut found_count = 0;
@@ -390,48 +373,21 @@ impl ProjectedRows {
         Ok(found_count)
     }
 
-    fn matrix_plan<T: MatrixNumber>(&self, fill: T) -> Result<MatrixPlan<T>, MatrixTypeError> {
+    fn matrix_plan<T: MatrixNumber>(&self, fill: T) -> Result<MatrixPlan<T>, ColumnError> {
         MatrixPlan::new(self.schema(), &self.selected.received, fill)
     }
 
     /// Returns the row of the only key.
-    pub(super) fn into_only_row(self) -> Option<ReceivedRow> {
-        match self.places[..] {
-            [Place::At(_)] => Some(ReceivedRow { selected: self.selected, bytes: self.bytes }),
-            _ => None,
-        }
-    }
-}
-
-impl ReceivedRow {
-    /// Returns the table's schema.
-    pub fn schema(&self) -> &Schema {
-        self.selected.schema()
-    }
-
-    /// Returns the row.
-    pub fn as_row(&self) -> TypedRow<'_> {
-        TypedRow::new(self.schema(), &self.bytes).expect("the length was checked when the row was received")
-    }
-
-    /// Returns the value of a column: see [`TypedRow::get`].
-    ///
-    /// # Errors
-    /// The errors of [`TypedRow::get`].
-    pub fn get<'a, T: FromCell<'a>>(&'a self, name: &str) -> Result<T, ColumnError> {
-        self.as_row().get(name)
+    pub(super) fn into_only_row(self) -> Option<OwnedRow> {
+        let [Place::At(_)] = self.places[..] else { return None };
+        let row = OwnedRow::new(Arc::clone(self.selected.projection.shared_schema()), self.bytes);
+        Some(row.expect("the length was checked when the row was received"))
     }
 }
 
 impl fmt::Debug for SelectedColumns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SelectedColumns({})", self.schema())
-    }
-}
-
-impl fmt::Debug for ReceivedRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.as_row().values()).finish()
     }
 }
 

@@ -10,7 +10,7 @@ use super::address::{Address, AddressError};
 use crate::format::key::{KEY_LEN_MAX_BYTES, KeyKind};
 use crate::protocol::reader::ResponsePart;
 use crate::protocol::response::Violation;
-use crate::typed::ProjectionError;
+use crate::typed::ColumnError;
 
 /// An error of a client's call.
 ///
@@ -51,13 +51,21 @@ pub enum ClientError {
         #[source]
         error: io::Error,
     },
-    /// The kernel or the server refused the connection.
-    #[error("{server}: {reason}{}", reason.hint(server))]
+    /// The kernel refused the connection, because of the permissions of the socket or of its directory.
+    #[error("{server}: cannot connect: Permission denied: ask for access to the socket and its directory")]
+    NoPermission {
+        /// The address of the server.
+        server: Address,
+    },
+    /// The server accepted the connection, and closed it before sending a response.
+    #[error(
+        "{server}: the server closed the connection without a response: it does not allow this user, it has its maximum \
+         number of connections, or it is stopping: see the log of kv_store{}",
+        closed_hint(server)
+    )]
     Refused {
         /// The address of the server.
         server: Address,
-        /// The party that refused the connection.
-        reason: Refusal,
     },
     /// The server runs as a user that this client does not trust. Nothing was sent.
     #[error("{server}: {problem}")]
@@ -128,7 +136,7 @@ pub enum ClientError {
         server: Address,
         /// The reason, with the name of the column.
         #[source]
-        error: ProjectionError,
+        error: ColumnError,
     },
     /// The server kept replacing its table while requests were repeated that one table must answer.
     #[error("{server}: the server replaced its table {changes} times during the call: try again later")]
@@ -245,46 +253,19 @@ fn tls_hint(server: &Address) -> &'static str {
     }
 }
 
+/// Returns a hint for an error message: a server may close a connection over TCP because only one of the two sides uses
+/// TLS. The hint is empty for Unix sockets.
+fn closed_hint(server: &Address) -> &'static str {
+    match server.tcp() {
+        Some(tcp) if tcp.tls => "; or this port does not use TLS: use zkv://",
+        _ => tls_hint(server),
+    }
+}
+
 fn socket_or_port(server: &Address) -> &'static str {
     match server {
         Address::Unix(_) => "socket",
         Address::Tcp(_) => "port",
-    }
-}
-
-/// The party that refused a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The kernel refused the connection, because of the permissions of the socket or of its directory.
-    NoPermission,
-    /// The server accepted the connection, and closed the connection before sending a response.
-    Closed,
-}
-
-impl Refusal {
-    /// Returns a hint for the error message: a server may close a connection over TCP because only one of the two sides
-    /// uses TLS. The hint is empty for other refusals.
-    fn hint(self, server: &Address) -> &'static str {
-        match (self, server.tcp().map(|tcp| tcp.tls)) {
-            (Refusal::Closed, Some(true)) => "; or this port does not use TLS: use zkv://",
-            (Refusal::Closed, Some(false)) => tls_hint(server),
-            _ => "",
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Refusal::NoPermission => {
-                "cannot connect: Permission denied: ask for access to the socket and its directory"
-            }
-            Refusal::Closed => {
-                "the server closed the connection without a response: it does not allow this user, it has its maximum \
-                 number of connections, or it is stopping: see the log of kv_store"
-            }
-        })
     }
 }
 
@@ -319,7 +300,7 @@ impl ClientError {
         let server = server.clone();
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NotRunning { server, error },
-            io::ErrorKind::PermissionDenied => ClientError::Refused { server, reason: Refusal::NoPermission },
+            io::ErrorKind::PermissionDenied => ClientError::NoPermission { server },
             _ => ClientError::Io { server, phase: Phase::Connect, error },
         }
     }

@@ -5,8 +5,6 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use thiserror::Error;
-
 use super::environment::own_variable;
 use crate::config_file;
 use crate::setting::Setting;
@@ -32,11 +30,6 @@ enum Password {
     File(PathBuf),
     Environment,
 }
-
-/// The reason why a login cannot be used, and what to do.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct LoginError(String);
 
 /// A name and a password that can be sent to a server.
 pub(super) struct Credentials {
@@ -72,11 +65,7 @@ impl Login {
     ///
     /// # Errors
     /// The reason why the name or the password cannot be used, and the remedy.
-    pub(super) fn credentials(&self) -> Result<Credentials, LoginError> {
-        self.read_credentials().map_err(LoginError)
-    }
-
-    fn read_credentials(&self) -> Result<Credentials, String> {
+    pub(super) fn credentials(&self) -> Result<Credentials, String> {
         if self.user.is_empty() || self.user.len() > LEN_MAX_BYTES || self.user.contains('\0') {
             return Err(format!(
                 "a user's name has 1 to {LEN_MAX_BYTES} bytes other than 0, but {} has {} bytes",

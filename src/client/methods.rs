@@ -28,14 +28,14 @@ use super::retry::{Deadline, Retry};
 use super::row_page::RowPage;
 use super::target::Target;
 #[cfg(feature = "tokio")]
-use super::{AsyncClient, AsyncClientRows};
+use super::AsyncClient;
 use super::{Client, ClientRows};
 use crate::format::KeyBounds;
 use crate::format::key::{Key, KeyKind};
 
 /// Implements the methods of one client.
 macro_rules! impl_client {
-    ($Client:ident, $Rows:ident, $Connection:ident, $sleep:path, [$($async:tt)?], [$($await:tt)*]) => {
+    ($Client:ident, $Connection:ident, $sleep:path, [$($async:tt)?], [$($await:tt)*]) => {
         /// Creating a connected client.
         impl $Client {
             /// Connects to the server at an [`Address`]: a path, or a URL such as `zkv+tls://user@host:port`.
@@ -208,8 +208,8 @@ macro_rules! impl_client {
             }
 
             /// Iterates over all rows in key order, from either end.
-            pub fn iter(&mut self) -> $Rows<'_> {
-                $Rows::new(self, KeyRange::from(Bounds::ALL))
+            pub fn iter(&mut self) -> ClientRows<'_, $Client> {
+                ClientRows::new(self, KeyRange::from(Bounds::ALL))
             }
 
             /// Iterates over the rows whose keys are in a range, in key order, from either end. A range whose end
@@ -220,18 +220,18 @@ macro_rules! impl_client {
             /// # Errors
             /// [`ClientError::KeyLen`] if a key is too long, and [`ClientError::MixedKeys`]. Unlike a key to look up,
             /// the key at an end of the range may be empty.
-            pub fn range<'k>(&mut self, range: impl KeyBounds<'k>) -> Result<$Rows<'_>, ClientError> {
+            pub fn range<'k>(&mut self, range: impl KeyBounds<'k>) -> Result<ClientRows<'_, $Client>, ClientError> {
                 let range = KeyRange::from(check_bounds(&range)?);
-                Ok($Rows::new(self, range))
+                Ok(ClientRows::new(self, range))
             }
 
             /// Iterates over the rows whose keys start with `prefix`, in key order, from either end.
             ///
             /// # Errors
             /// [`ClientError::KeyLen`].
-            pub fn prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<$Rows<'_>, ClientError> {
+            pub fn prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<ClientRows<'_, $Client>, ClientError> {
                 let range = prefix_range(prefix.as_ref())?;
-                Ok($Rows::new(self, range))
+                Ok(ClientRows::new(self, range))
             }
 
             /// Returns the first rows of a range: at most `limit_rows`, or as many as fit into a page if `limit_rows`
@@ -452,6 +452,6 @@ macro_rules! impl_client {
     };
 }
 
-impl_client!(Client, ClientRows, BlockingConnection, std::thread::sleep, [], []);
+impl_client!(Client, BlockingConnection, std::thread::sleep, [], []);
 #[cfg(feature = "tokio")]
-impl_client!(AsyncClient, AsyncClientRows, AsyncConnection, tokio::time::sleep, [async], [.await]);
+impl_client!(AsyncClient, AsyncConnection, tokio::time::sleep, [async], [.await]);

@@ -74,16 +74,16 @@ pub use cluster::{ClusterClient, ClusterOptions, ClusterRows};
 #[cfg(feature = "cluster")]
 #[doc(hidden)]
 pub use cluster::{ClusterPage, NearestRow};
-pub use columns::{ProjectedRows, ReceivedRow};
+pub use columns::ProjectedRows;
 #[doc(hidden)]
 pub use columns::{ReceivedValues, RowsOrValues};
 pub use direct::{Direct, DirectOptions, DirectSnapshot};
 pub use environment::{SOCKET_VARIABLE, default_address};
-pub use error::{ClientError, Phase, Refusal};
+pub use error::{ClientError, Phase};
 pub use info::Info;
 #[doc(hidden)]
 pub use key::{KeyRange, OwnedKey};
-pub use login::{Login, LoginError};
+pub use login::Login;
 pub use options::{Options, PoolOptions, TlsOptions};
 #[cfg(feature = "tokio")]
 pub use pool::AsyncPool;
@@ -92,8 +92,6 @@ pub use pool::{Pool, Pooled};
 pub use request::{Row, TypedRequest};
 #[doc(hidden)]
 pub use row_page::RowPage;
-#[cfg(feature = "tokio")]
-pub use rows::AsyncClientRows;
 pub use rows::ClientRows;
 #[doc(hidden)]
 pub use server_user::check_server_user;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::address::Address;
 use super::batch::{Batch, EncodeRequest, VisitResponse};
 use super::columns::SelectedColumns;
-use super::error::{ClientError, Phase, Refusal};
+use super::error::{ClientError, Phase};
 use super::options::Options;
 use super::retry::Deadline;
 use crate::protocol::reader::{PartialResponse, ResponseReader};
@@ -103,7 +103,7 @@ impl Pipeline {
 
     fn closed(&self, server: Address) -> ClientError {
         match self.has_received {
-            false => ClientError::Refused { server, reason: Refusal::Closed },
+            false => ClientError::Refused { server },
             true => {
                 let PartialResponse { part, arrived_bytes, expected_bytes } = self.reader.partial();
                 ClientError::Closed { server, part, arrived_bytes, expected_bytes }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::error::{ClientError, Refusal};
+use super::error::ClientError;
 use super::options::Options;
 
 /// First pause before reconnecting to a server that is not running.
@@ -75,10 +75,10 @@ impl Retry {
 
     /// Returns the pause before the next attempt, or `None` if the call fails with this error.
     pub(super) fn pause_after(&mut self, error: &ClientError, call: Deadline) -> Option<Duration> {
-        // `Refusal::Closed` also means that the server is down, because a server that is stopping may accept a
-        // connection and close it without reading a request.
+        // A refusal also means that the server is down, because a server that is stopping may accept a connection and
+        // close it without reading a request.
         let is_server_down = match error {
-            ClientError::NotRunning { .. } | ClientError::Refused { reason: Refusal::Closed, .. } => true,
+            ClientError::NotRunning { .. } | ClientError::Refused { .. } => true,
             ClientError::Closed { .. } => false,
             _ => return None,
         };

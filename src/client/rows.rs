@@ -9,28 +9,18 @@ use super::range_cursor::RangeCursor;
 use super::request::Row;
 use super::{Client, ClientError};
 
-/// An iterator over the rows of a range in key order, from either end.
+/// The rows of a range in key order, from either end: an iterator for a [`Client`], and a stream for an `AsyncClient`.
 ///
-/// The client requests the next page of rows when the iterator has returned all rows of the previous page. The iterator
-/// holds at most one page for each end. After an error, no more rows are returned.
-pub struct ClientRows<'c> {
-    client: &'c mut Client,
-    cursor: RangeCursor,
-}
-
-/// A stream of the rows of a range in key order, from either end.
-///
-/// The client requests the next page of rows when the stream has returned all rows of the previous page. The stream
-/// holds at most one page for each end. After an error, no more rows are returned.
-#[cfg(feature = "tokio")]
+/// The client requests the next page of rows when all rows of the previous page have been returned. At most one page is
+/// held for each end. After an error, no more rows are returned.
 #[derive(Debug)]
-pub struct AsyncClientRows<'c> {
-    client: &'c mut AsyncClient,
+pub struct ClientRows<'c, C = Client> {
+    client: &'c mut C,
     cursor: RangeCursor,
 }
 
-impl<'c> ClientRows<'c> {
-    pub(super) fn new(client: &'c mut Client, range: KeyRange) -> Self {
+impl<'c, C> ClientRows<'c, C> {
+    pub(super) fn new(client: &'c mut C, range: KeyRange) -> Self {
         ClientRows { client, cursor: RangeCursor::new(range) }
     }
 
@@ -60,19 +50,7 @@ impl DoubleEndedIterator for ClientRows<'_> {
 impl FusedIterator for ClientRows<'_> {}
 
 #[cfg(feature = "tokio")]
-impl<'c> AsyncClientRows<'c> {
-    pub(super) fn new(client: &'c mut AsyncClient, range: KeyRange) -> Self {
-        AsyncClientRows { client, cursor: RangeCursor::new(range) }
-    }
-
-    /// Sets the maximum number of rows that each request returns. Set this limit if you need only a few rows. With 0,
-    /// the default, each response contains as many rows as fit into a page.
-    #[must_use]
-    pub fn page_rows(mut self, limit_rows: u32) -> Self {
-        self.cursor.limit_rows = limit_rows;
-        self
-    }
-
+impl ClientRows<'_, AsyncClient> {
     /// Returns the first remaining row of the range, or `None` if all rows were returned.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ macro_rules! impl_server_methods {
             ) -> Result<(), ClientError> {
                 let login = Login::new(user, password.as_ref());
                 let authenticate = Authenticate::new(&login);
-                self.call(authenticate.map_err(|error| self.target.configuration(error.to_string()))?)$($await)*?;
+                self.call(authenticate.map_err(|problem| self.target.configuration(problem))?)$($await)*?;
                 self.login = Some(login);
                 Ok(())
             }

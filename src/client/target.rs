@@ -73,7 +73,7 @@ impl Target {
     /// login of the target.
     pub(super) fn authenticate(&self, login: Option<&Login>) -> Result<Option<Authenticate>, ClientError> {
         let request = login.or(self.login.as_ref()).map(Authenticate::new).transpose();
-        request.map_err(|error| self.configuration(error.to_string()))
+        request.map_err(|problem| self.configuration(problem))
     }
 
     /// Starts a session for a new connection, if the connection uses TLS.

@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::{Lookup, LookupError, Store};
 use crate::format::key::Key;
 use crate::typed::{
-    ColumnBuffers, ColumnError, FromRow, MatrixNumber, MatrixPlan, ProjectionError, RowReader, TypedRow,
+    ColumnBuffers, ColumnError, FromRow, MatrixNumber, MatrixPlan, RowReader, TypedRow,
 };
 
 /// The reason why a lookup in a typed table fails.
@@ -20,12 +20,9 @@ pub enum TypedLookupError {
     /// The lookup of a key fails.
     #[error(transparent)]
     Lookup(#[from] LookupError),
-    /// A column does not exist or has another type, or a row is malformed.
+    /// A column does not exist or has another type, the columns cannot be selected, or a row is malformed.
     #[error(transparent)]
     Column(#[from] ColumnError),
-    /// The columns cannot be selected, for example because the table does not have one of them.
-    #[error(transparent)]
-    Projection(#[from] ProjectionError),
     /// The table has no schema.
     #[error("the table has values without columns, where a typed table was expected: bake its rows as a typed table")]
     NotTyped,

@@ -1,9 +1,8 @@
 //! Encodes the cells of rows.
 
-use thiserror::Error;
-
 use super::cell::{Value, fits};
 use super::layout::Place;
+use super::row::ColumnError;
 use super::schema::Schema;
 use super::types::ColumnType;
 use crate::excerpt::excerpt_chars;
@@ -14,45 +13,6 @@ use crate::format::record::VALUE_LEN_MAX_BYTES;
 pub struct RowEncoder<S> {
     schema: S,
     row: Vec<u8>,
-}
-
-/// The reason why a row cannot be encoded.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EncodeError {
-    /// The row has too few or too many cells.
-    #[error("{found} cells, where the schema has {expected} columns: give one cell per column")]
-    CellCount {
-        /// The number of columns.
-        expected: usize,
-        /// The number of cells.
-        found: usize,
-    },
-    /// A cell does not fit the type of its column.
-    #[error("column {column:?} is {expected}, where {found} was given: convert the value, or change the column's type")]
-    Type {
-        /// The name of the column.
-        column: String,
-        /// The type of the column.
-        expected: ColumnType,
-        /// The value, shortened.
-        found: String,
-    },
-    /// A cell of a column that cannot be null is null.
-    #[error("column {column:?} is null, where every row needs a value: give a value, or make the column nullable")]
-    Null {
-        /// The name of the column.
-        column: String,
-    },
-    /// The row is too long.
-    #[error(
-        "a row of {len_bytes} bytes, where at most {VALUE_LEN_MAX_BYTES} are allowed: store a reference to the longest \
-         cell instead"
-    )]
-    TooLong {
-        /// The length of the row.
-        len_bytes: usize,
-    },
 }
 
 impl<S: AsRef<Schema>> RowEncoder<S> {
@@ -70,12 +30,12 @@ impl<S: AsRef<Schema>> RowEncoder<S> {
     /// integer type if its value fits the column's type.
     ///
     /// # Errors
-    /// [`EncodeError`] if the number of cells is wrong, or if a cell does not fit its column.
-    pub fn encode(&mut self, cells: &[Value<'_>]) -> Result<&[u8], EncodeError> {
+    /// [`ColumnError`] if the number of cells is wrong, or if a cell does not fit its column.
+    pub fn encode(&mut self, cells: &[Value<'_>]) -> Result<&[u8], ColumnError> {
         let schema = self.schema.as_ref();
         let (layout, columns) = (schema.layout(), schema.columns());
         if cells.len() != columns.len() {
-            return Err(EncodeError::CellCount { expected: columns.len(), found: cells.len() });
+            return Err(ColumnError::CellCount { expected: columns.len(), found: cells.len() });
         }
         let row = &mut self.row;
         row.clear();
@@ -83,7 +43,7 @@ impl<S: AsRef<Schema>> RowEncoder<S> {
         for (i, (value, column)) in cells.iter().zip(columns).enumerate() {
             let cell = layout.cell(i);
             match (value, cell.null_bit) {
-                (Value::Null, None) => return Err(EncodeError::Null { column: column.name.clone() }),
+                (Value::Null, None) => return Err(ColumnError::NullCell { column: column.name.clone() }),
                 (Value::Null, Some(bit)) => row[layout.bits_offset_bytes + bit / 8] |= 1 << (bit % 8),
                 _ if !fits(value, column.column_type) => {
                     return Err(type_error(&column.name, column.column_type, value));
@@ -101,7 +61,7 @@ impl<S: AsRef<Schema>> RowEncoder<S> {
         }
         let data_len_bytes: usize = layout.variable.iter().map(|i| data(&cells[*i]).len()).sum();
         if row.len() + data_len_bytes > VALUE_LEN_MAX_BYTES {
-            return Err(EncodeError::TooLong { len_bytes: row.len() + data_len_bytes });
+            return Err(ColumnError::TooLong { len_bytes: row.len() + data_len_bytes });
         }
         for &i in &layout.variable {
             row.extend_from_slice(data(&cells[i]));
@@ -114,10 +74,10 @@ impl<S: AsRef<Schema>> RowEncoder<S> {
     }
 }
 
-fn type_error(column: &str, expected: ColumnType, value: &Value<'_>) -> EncodeError {
+fn type_error(column: &str, expected: ColumnType, value: &Value<'_>) -> ColumnError {
     const SHOWN_CHARS: usize = 60;
     let found = excerpt_chars(&format!("{value:?}"), SHOWN_CHARS).into_owned();
-    EncodeError::Type { column: column.to_owned(), expected, found }
+    ColumnError::CellType { column: column.to_owned(), expected, found }
 }
 
 /// Returns the data of a variable-width cell.
@@ -241,15 +201,15 @@ pub(super) mod tests {
         ] {
             let schema = schema(column);
             let error = RowEncoder::new(&schema).encode(&[value]).unwrap_err();
-            assert!(matches!(error, EncodeError::Type { .. }), "{column}: {error}");
+            assert!(matches!(error, ColumnError::CellType { .. }), "{column}: {error}");
         }
         let schema = schema("a:i8 b:i8?");
         let mut encoder = RowEncoder::new(&schema);
         assert_eq!(
             encoder.encode(&[Value::Null, Value::Null]).unwrap_err(),
-            EncodeError::Null { column: "a".to_owned() }
+            ColumnError::NullCell { column: "a".to_owned() }
         );
-        assert_eq!(encoder.encode(&[Value::Int(1)]).unwrap_err(), EncodeError::CellCount { expected: 2, found: 1 });
+        assert_eq!(encoder.encode(&[Value::Int(1)]).unwrap_err(), ColumnError::CellCount { expected: 2, found: 1 });
         assert_eq!(encoder.encode(&[Value::Uint(127), Value::Null]).unwrap(), [127, 0, 1]);
     }
 }

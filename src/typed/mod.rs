@@ -9,7 +9,7 @@
 //! | [`Schema`], [`Column`], [`ColumnType`] | describe the columns of a table |
 //! | [`RowEncoder`] | encodes the cells of a row |
 //! | [`TypedRow`] | reads the cells of a row |
-//! | [`RowReader`], [`FromRow`] | read rows as structs |
+//! | [`row_struct!`](crate::row_struct) | defines a struct that rows are read as |
 //! | [`Projection`] | selects columns, and copies them into a shorter row |
 //! | [`MatrixPlan`] | copies columns of one type into a matrix |
 //! | [`ColumnBuffers`] | copies columns of any types into one buffer per column |
@@ -44,14 +44,13 @@ pub use buffers::{ColumnBuffer, ColumnBuffers, ColumnValues};
 pub use cast::Caster;
 pub use cell::{List, Value};
 pub use column::Column;
-pub use encode::{EncodeError, RowEncoder};
-pub use from_row::FromRow;
+pub use encode::RowEncoder;
 #[doc(hidden)]
-pub use from_row::{RowReader, position_of_field};
+pub use from_row::{FromRow, RowReader, position_of_field};
 pub use layout::FIXED_LEN_MAX_BYTES;
-pub use matrix::{MatrixNumber, MatrixPlan, MatrixTypeError};
+pub use matrix::{MatrixNumber, MatrixPlan};
 pub use owned_row::OwnedRow;
-pub use projection::{Projection, ProjectionError};
+pub use projection::Projection;
 pub use row::{ColumnError, FromCell, TypedRow};
 pub use schema::{COLUMN_COUNT_MAX, NAME_LEN_MAX_BYTES, Schema, SchemaError};
 #[cfg(feature = "server")]
@@ -59,4 +58,4 @@ pub(crate) use text::write_elements;
 #[cfg(any(feature = "bake", feature = "server"))]
 #[doc(hidden)]
 pub use text::{TextFault, TextParser, write_text};
-pub use types::{ColumnType, DECIMAL_PRECISION_MAX, DECIMAL64_PRECISION_MAX, ElementType, TimeUnit, TypeNameError};
+pub use types::{ColumnType, DECIMAL_PRECISION_MAX, DECIMAL64_PRECISION_MAX, ElementType, TimeUnit};

@@ -4,6 +4,7 @@
 //! projection's schema, so a client reads it like any other row.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::layout::{END_LEN_BYTES, Place};
 use super::row::{ColumnError, OUTSIDE, TypedRow, unknown_column};
@@ -30,7 +31,7 @@ pub struct Projection {
     /// The ID of the schema whose columns are copied.
     source_id: u64,
     /// The projected columns.
-    schema: Schema,
+    schema: Arc<Schema>,
     /// The position of each projected column in the source's schema.
     columns: Box<[usize]>,
     /// The ranges of the fixed part to copy.
@@ -58,24 +59,13 @@ struct VariableColumn {
     end_at: usize,
 }
 
-/// The reason why columns cannot be projected.
-#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ProjectionError {
-    /// A column does not exist.
-    #[error(transparent)]
-    Column(#[from] ColumnError),
-    /// The columns are not a schema, for example because a column was chosen twice.
-    #[error(transparent)]
-    Schema(#[from] SchemaError),
-}
-
 impl Projection {
-    /// Returns the projection of the columns with these names.
+    /// Projects the columns with these names.
     ///
     /// # Errors
-    /// [`ProjectionError`] if a column does not exist, if a column is chosen twice, or if there are no columns.
-    pub fn new(source: &Schema, names: &[impl AsRef<str>]) -> Result<Projection, ProjectionError> {
+    /// [`ColumnError::Unknown`] if a column does not exist, [`ColumnError::Schema`] if a column is chosen twice, or if
+    /// there are no columns.
+    pub fn new(source: &Schema, names: &[impl AsRef<str>]) -> Result<Projection, ColumnError> {
         let position = |name: &str| source.position(name).ok_or_else(|| unknown_column(source, name));
         let columns: Vec<usize> = names.iter().map(|name| position(name.as_ref())).collect::<Result<_, _>>()?;
         Ok(Projection::of_positions(source, columns)?)
@@ -121,7 +111,7 @@ impl Projection {
             ranges: merged(ranges).into(),
             bits: bits.into(),
             variable,
-            schema,
+            schema: Arc::new(schema),
         })
     }
 
@@ -132,6 +122,10 @@ impl Projection {
 
     /// Returns the schema of projected rows.
     pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    pub(crate) fn shared_schema(&self) -> &Arc<Schema> {
         &self.schema
     }
 

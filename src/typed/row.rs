@@ -9,8 +9,9 @@ use thiserror::Error;
 
 use super::cell::{List, Value, scalar};
 use super::layout::{Cell, DataStart, END_LEN_BYTES, Place};
-use super::schema::Schema;
+use super::schema::{Schema, SchemaError};
 use super::types::{ColumnType, has_digits_at_most};
+use crate::format::record::VALUE_LEN_MAX_BYTES;
 
 /// One row of a typed table.
 ///
@@ -33,10 +34,13 @@ pub struct TypedRow<'a> {
     bytes: &'a [u8],
 }
 
-/// The reason why a cell cannot be read.
+/// The reason why columns cannot be selected, or why a cell cannot be read or written.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ColumnError {
+    /// The selected columns are not a schema, for example because a column was selected twice.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
     /// The schema has no column with this name.
     #[error("the table has no column {name:?}: its columns are {columns}")]
     Unknown {
@@ -55,6 +59,17 @@ pub enum ColumnError {
         /// The name of the requested type.
         requested: &'static str,
     },
+    /// A column of a matrix has another type than the matrix.
+    #[error(
+        "column {column:?} is {found}, where all columns of a matrix have the type of its numbers: choose other \
+         columns, or look the columns up one by one"
+    )]
+    Matrix {
+        /// The name of the column.
+        column: String,
+        /// The type of the column.
+        found: ColumnType,
+    },
     /// The cell is null, but a value was requested.
     #[error("column {column:?} is null in this row, where {requested} was requested: request Option<{requested}>")]
     Null {
@@ -70,6 +85,39 @@ pub enum ColumnError {
         column: String,
         /// The name of the requested type.
         requested: &'static str,
+    },
+    /// A row to encode has too few or too many cells.
+    #[error("{found} cells, where the schema has {expected} columns: give one cell per column")]
+    CellCount {
+        /// The number of columns.
+        expected: usize,
+        /// The number of cells.
+        found: usize,
+    },
+    /// A cell to encode does not fit the type of its column.
+    #[error("column {column:?} is {expected}, where {found} was given: convert the value, or change the column's type")]
+    CellType {
+        /// The name of the column.
+        column: String,
+        /// The type of the column.
+        expected: ColumnType,
+        /// The value, shortened.
+        found: String,
+    },
+    /// A cell to encode is null, but its column cannot be null.
+    #[error("column {column:?} is null, where every row needs a value: give a value, or make the column nullable")]
+    NullCell {
+        /// The name of the column.
+        column: String,
+    },
+    /// An encoded row would be too long.
+    #[error(
+        "a row of {len_bytes} bytes, where at most {VALUE_LEN_MAX_BYTES} are allowed: store a reference to the longest \
+         cell instead"
+    )]
+    TooLong {
+        /// The length of the row.
+        len_bytes: usize,
     },
     /// A cell that was read for a column buffer is not a value of its column.
     #[error(

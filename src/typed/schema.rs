@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::column::Column;
 use super::layout::{FIXED_LEN_MAX_BYTES, RowLayout};
-use super::types::{ColumnType, TypeCode, TypeNameError};
+use super::types::{ColumnType, TypeCode};
 
 /// The maximum number of columns of a schema.
 pub const COLUMN_COUNT_MAX: usize = 4096;
@@ -94,6 +94,14 @@ pub enum SchemaError {
         /// The length of the fixed part of a row.
         len_bytes: usize,
     },
+    /// A text is not the name of a type.
+    #[error("{found:?} is not a type: {reason}")]
+    TypeName {
+        /// The text.
+        found: String,
+        /// What is wrong with the text, and what is expected.
+        reason: &'static str,
+    },
     /// A text has the form `name:type`, but its type is unknown.
     #[error("the column {column:?}: {error}")]
     Type {
@@ -101,7 +109,7 @@ pub enum SchemaError {
         column: String,
         /// The reason why the type is unknown.
         #[source]
-        error: TypeNameError,
+        error: Box<SchemaError>,
     },
     /// A text does not have the form `name:type`.
     #[error("{found:?}, where a column and its type were expected, as in price:f32")]
@@ -296,6 +304,15 @@ impl fmt::Display for Schema {
     }
 }
 
+impl FromStr for ColumnType {
+    type Err = SchemaError;
+
+    /// Parses the name of a type.
+    fn from_str(text: &str) -> Result<ColumnType, SchemaError> {
+        ColumnType::parse(text).map_err(|reason| SchemaError::TypeName { found: text.to_owned(), reason })
+    }
+}
+
 impl FromStr for Column {
     type Err = SchemaError;
 
@@ -307,7 +324,8 @@ impl FromStr for Column {
             Some(column_type) => (column_type, true),
             None => (column_type, false),
         };
-        let column_type = column_type.parse().map_err(|error| SchemaError::Type { column: name.to_owned(), error })?;
+        let unknown = |error| SchemaError::Type { column: name.to_owned(), error: Box::new(error) };
+        let column_type = column_type.parse().map_err(unknown)?;
         Ok(Column { name: name.to_owned(), column_type, is_nullable })
     }
 }

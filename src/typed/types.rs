@@ -1,9 +1,6 @@
 //! The types of columns, their codes in a file, and their names.
 
 use std::fmt;
-use std::str::FromStr;
-
-use thiserror::Error;
 
 /// The maximum number of digits of a decimal.
 pub const DECIMAL_PRECISION_MAX: u8 = 38;
@@ -112,16 +109,6 @@ pub enum ElementType {
     F64,
     Date,
     Timestamp(TimeUnit),
-}
-
-/// The error for a text that is not the name of a type.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{found:?} is not a type: {reason}")]
-pub struct TypeNameError {
-    /// The text.
-    pub found: String,
-    /// What is wrong with the text, and what is expected.
-    pub reason: &'static str,
 }
 
 /// The reason for a text that is not the name of any type.
@@ -323,15 +310,12 @@ impl fmt::Display for ElementType {
     }
 }
 
-impl FromStr for ColumnType {
-    type Err = TypeNameError;
-
-    /// Parses the name of a type.
-    fn from_str(text: &str) -> Result<ColumnType, TypeNameError> {
-        let error = |reason| TypeNameError { found: text.to_owned(), reason };
+impl ColumnType {
+    /// Parses the name of a type. The error is what is wrong with the text, and what is expected.
+    pub(super) fn parse(text: &str) -> Result<ColumnType, &'static str> {
         let (name, parameters) = match text.strip_suffix(')').map(|text| text.split_once('(')) {
             Some(Some((name, parameters))) => (name, Some(parameters)),
-            Some(None) => return Err(error(TYPE_NAMES)),
+            Some(None) => return Err(TYPE_NAMES),
             None => (text, None),
         };
         match (name, parameters) {
@@ -340,26 +324,23 @@ impl FromStr for ColumnType {
                 .iter()
                 .find(|entry| entry.0 == unit)
                 .map(|entry| ColumnType::Timestamp(entry.1))
-                .ok_or_else(|| error("the unit of a timestamp is ms, us, or ns")),
+                .ok_or("the unit of a timestamp is ms, us, or ns"),
             ("decimal", parameters) => parameters
                 .and_then(|parameters| parameters.split_once(','))
                 .and_then(|(precision, scale)| {
                     ColumnType::decimal(precision.trim().parse().ok()?, scale.trim().parse().ok()?)
                 })
-                .ok_or_else(|| {
-                    error("a decimal has 1 to 38 digits, of which at most all are decimal places, as in decimal(10,2)")
-                }),
+                .ok_or("a decimal has 1 to 38 digits, of which at most all are decimal places, as in decimal(10,2)"),
             ("list", Some(parameters)) => {
-                let (element, len) = list_parameters(parameters).ok_or_else(|| {
-                    error("the length of a list is a number from 1 to 4294967295, as in list(f32,128)")
-                })?;
-                let element = element.parse().ok().and_then(ElementType::new).ok_or_else(|| error(ELEMENT_NAMES))?;
+                let (element, len) = list_parameters(parameters)
+                    .ok_or("the length of a list is a number from 1 to 4294967295, as in list(f32,128)")?;
+                let element = ColumnType::parse(element).ok().and_then(ElementType::new).ok_or(ELEMENT_NAMES)?;
                 Ok(ColumnType::List { element, len })
             }
             (name, None) => {
-                SIMPLE_TYPES.iter().find(|entry| entry.1 == name).map(|entry| entry.2).ok_or_else(|| error(TYPE_NAMES))
+                SIMPLE_TYPES.iter().find(|entry| entry.1 == name).map(|entry| entry.2).ok_or(TYPE_NAMES)
             }
-            _ => Err(error(TYPE_NAMES)),
+            _ => Err(TYPE_NAMES),
         }
     }
 }
@@ -417,11 +398,10 @@ pub(super) mod tests {
             ("list(f32,0)", "the length of a list is a number from 1 to 4294967295, as in list(f32,128)"),
             ("timestamp(s)", "the unit of a timestamp is ms, us, or ns"),
         ] {
-            let error = text.parse::<ColumnType>().unwrap_err();
-            assert_eq!((error.found.as_str(), error.reason), (text, reason));
+            assert_eq!(ColumnType::parse(text), Err(reason), "{text}");
         }
         for text in ["decimal", "decimal(0,0)", "decimal(39,0)", "decimal(3,4)", "decimal(3)"] {
-            assert!(text.parse::<ColumnType>().unwrap_err().to_string().contains("as in decimal(10,2)"), "{text}");
+            assert!(ColumnType::parse(text).unwrap_err().contains("as in decimal(10,2)"), "{text}");
         }
     }
 

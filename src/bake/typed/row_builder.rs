@@ -7,8 +7,9 @@ use serde_json::value::RawValue;
 
 use crate::bake::row_fault::RowFault;
 use crate::format::FormatError;
-use crate::typed::{Caster, Column, ColumnType, EncodeError, RowEncoder, Schema, TextParser, TypedRow, Value};
-use crate::typed::{ColumnError, write_text};
+use crate::typed::{
+    Caster, Column, ColumnError, ColumnType, RowEncoder, Schema, TextParser, TypedRow, Value, write_text,
+};
 
 /// Encodes the rows of a schema, one after another.
 #[derive(Clone)]
@@ -93,7 +94,7 @@ impl RowBuilder {
         let encoded = encoder.encode(&cells);
         *kept = emptied(cells);
         encoded.map_err(|error| match error {
-            EncodeError::TooLong { len_bytes } => {
+            ColumnError::TooLong { len_bytes } => {
                 RowFault::Value(FormatError::ValueTooLong { len_bytes: len_bytes as u64 })
             }
             // The cells fit their columns, which are as many.

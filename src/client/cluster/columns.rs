@@ -8,10 +8,10 @@ use std::thread;
 
 use super::{ClusterClient, PAUSE, PAUSE_MAX};
 use crate::client::blocking::Client;
-use crate::client::columns::{ProjectedRows, ReceivedRow, ReceivedValues, RowsOrValues, TABLE_CHANGES_MAX};
+use crate::client::columns::{ProjectedRows, ReceivedValues, RowsOrValues, TABLE_CHANGES_MAX};
 use crate::client::error::ClientError;
 use crate::format::key::Key;
-use crate::typed::Schema;
+use crate::typed::{OwnedRow, Schema};
 
 /// The result of a call to one node, with the positions of its keys.
 type Part<T> = (Vec<usize>, T);
@@ -32,7 +32,7 @@ impl ClusterClient {
     ///
     /// # Errors
     /// The errors of [`ClusterClient::get_columns`].
-    pub fn get_row<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<Option<ReceivedRow>, ClientError> {
+    pub fn get_row<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<Option<OwnedRow>, ClientError> {
         Ok(self.get_rows(&[key.into()])?.into_only_row())
     }
 

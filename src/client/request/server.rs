@@ -4,7 +4,7 @@ use zerocopy::IntoBytes;
 
 use super::{RequestError, TypedRequest, decode_number};
 use crate::client::info::Info;
-use crate::client::login::{Credentials, Login, LoginError};
+use crate::client::login::{Credentials, Login};
 use crate::protocol::native::{Op, Request, push_long};
 use crate::protocol::reader::Response;
 
@@ -96,8 +96,8 @@ impl Authenticate {
     /// environment, this function reads it.
     ///
     /// # Errors
-    /// [`LoginError`], if the name or the password cannot be used, or if there is no password.
-    pub fn new(login: &Login) -> Result<Authenticate, LoginError> {
+    /// The reason why the name or the password cannot be used, and what to do.
+    pub fn new(login: &Login) -> Result<Authenticate, String> {
         login.credentials().map(Authenticate)
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
 use zero_kv::client::request::Floor;
-use zero_kv::client::{AsyncClient, Client, ClientError, Options, ProjectedRows, ReceivedRow, Row, RowsOrValues};
-use zero_kv::typed::Schema;
+use zero_kv::client::{AsyncClient, Client, ClientError, Options, ProjectedRows, Row, RowsOrValues};
+use zero_kv::typed::{OwnedRow, Schema};
 
 pub(crate) type CallResult<T> = Result<T, ClientError>;
 
@@ -40,7 +40,7 @@ same_methods! {
     fn floor_many(keys: &[u64]) -> Vec<Option<Row>>;
     fn ceiling_many(keys: &[u64]) -> Vec<Option<Row>>;
     fn schema() -> Option<Arc<Schema>>;
-    fn get_row(key: u64) -> Option<ReceivedRow>;
+    fn get_row(key: u64) -> Option<OwnedRow>;
     fn get_columns(keys: &[u64], columns: &[&str]) -> ProjectedRows;
     fn get_rows(keys: &[u64]) -> ProjectedRows;
     fn get_rows_or_values(keys: &[u64]) -> RowsOrValues;

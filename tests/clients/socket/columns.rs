@@ -9,7 +9,7 @@ use zero_kv::client::{
 };
 use zero_kv::protocol::native::Op;
 use zero_kv::protocol::response::Violation;
-use zero_kv::typed::{ColumnBuffers, MatrixTypeError, Projection, TypedRow};
+use zero_kv::typed::{ColumnBuffers, ColumnError, Projection, TypedRow};
 
 use super::both::{AnyClient, with_both};
 use super::violation;
@@ -91,7 +91,7 @@ fn projected_rows_become_buffers_and_matrices() {
         }
     }
     assert_eq!(rows.clone().into_buffers().unwrap().into_columns(), expected.into_columns());
-    assert_eq!(rows.matrix_width::<f32>().unwrap_err().column, "name");
+    assert!(matches!(rows.matrix_width::<f32>(), Err(ColumnError::Matrix { column, .. }) if column == "name"));
 
     let rows = client.get_columns(&keys, &["vector", "a"]).unwrap();
     assert_eq!(rows.matrix_width::<f32>(), Ok(4));
@@ -103,7 +103,7 @@ fn projected_rows_become_buffers_and_matrices() {
         assert_eq!(cells[3], a, "key {key}");
         assert!(row.is_some() || *cells == [-1.0; 4], "key {key}");
     }
-    assert!(matches!(rows.matrix(0_u8, &mut []), Err(MatrixTypeError { .. })));
+    assert!(matches!(rows.matrix(0_u8, &mut []), Err(ColumnError::Matrix { .. })));
 }
 
 fn a_call_continues_in_a_table_with_another_schema<C: AnyClient>() {
@@ -119,7 +119,7 @@ fn a_call_continues_in_a_table_with_another_schema<C: AnyClient>() {
     let rows = client.get_columns(&keys, &["b", "a"]).unwrap();
     assert_eq!(rows.schema().to_string(), "b:text,a:f64");
     assert!(bytes(&rows).into_iter().eq(keys.iter().map(|key| other.projected(key, &[1, 2]))));
-    assert_eq!(client.get_row(60).unwrap().unwrap().schema(), &other.schema);
+    assert_eq!(client.get_row(60).unwrap().unwrap().as_row().schema(), &other.schema);
     // A column that the known schema does not have may be new.
     table.replace(&table);
     server.wait_for("generation", 3);
@@ -295,7 +295,7 @@ fn pooled_clients_look_columns_up() {
     let _server = table.serve();
     let pool = Pool::connect_with(table.socket(), &PoolOptions::default()).unwrap();
     assert_eq!(pool.get().unwrap().get_columns(&[7], &["a"]).unwrap().len(), 1);
-    assert_eq!(pool.get().unwrap().get_row(7).unwrap().unwrap().schema(), &table.schema);
+    assert_eq!(pool.get().unwrap().get_row(7).unwrap().unwrap().as_row().schema(), &table.schema);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let pool = AsyncPool::connect(table.socket()).await.unwrap();

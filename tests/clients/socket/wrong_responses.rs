@@ -11,7 +11,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with, sockopt,
 };
 use tempfile::TempDir;
-use zero_kv::client::{ClientError, Options, Phase, Refusal};
+use zero_kv::client::{ClientError, Options, Phase};
 use zero_kv::protocol::native::{Op, Status};
 use zero_kv::protocol::response::Violation;
 
@@ -163,7 +163,7 @@ fn a_client_that_is_never_admitted_is_rejected<C: AnyClient>() {
     let patient = Options { reconnect_timeout: Duration::from_millis(20), ..options() };
     let peer = ScriptedServer::closing_after(&[]);
     let error = C::connect(peer.socket(), &patient).unwrap().get_number(7).unwrap_err();
-    assert!(matches!(error, ClientError::Refused { reason: Refusal::Closed, .. }), "{error:?}");
+    assert!(matches!(error, ClientError::Refused { .. }), "{error:?}");
     assert!(error.to_string().contains("closed the connection without a response"), "{error}");
 }
 
