@@ -89,7 +89,7 @@ impl Connection {
     pub(crate) fn columns(&mut self, keys: &[Key<'_>], names: Option<&[&str]>) -> Result<ProjectedRows, ClientError> {
         match names {
             None => call!(self, get_rows(keys)),
-            Some(names) => call!(self, get_columns(keys, names)),
+            Some(names) => call!(self, get_projected(keys, names)),
         }
     }
 

@@ -50,7 +50,7 @@ macro_rules! impl_column_methods {
             }
 
             /// Returns the rows of many keys in a typed table, in the order of the keys. Requests are pipelined as in
-            /// [`Self::get_many`], and all rows have the same schema as in [`Self::get_columns`].
+            /// [`Self::get_many`], and all rows have the same schema as in [`Self::get_projected`].
             ///
             /// # Errors
             /// [`ClientError::NoSchema`] if the table has no schema, and the errors of [`Self::get_many`].
@@ -200,7 +200,7 @@ macro_rules! impl_column_methods {
             /// # Errors
             /// [`ClientError::NoSchema`] if the table has no schema, [`ClientError::Columns`] if it does not have one of
             /// the columns, and the errors of [`Self::get_many`].
-            pub $($async)? fn get_columns<'k, K: Into<Key<'k>> + Copy>(
+            pub $($async)? fn get_projected<'k, K: Into<Key<'k>> + Copy>(
                 &mut self,
                 keys: &[K],
                 columns: &[impl AsRef<str>],

@@ -60,7 +60,7 @@ pub(super) struct ColumnsCache {
 /// # Example
 /// ```no_run
 /// # let mut client = zero_kv::client::Client::connect("/tmp/zero-kv.sock")?;
-/// let rows = client.get_columns(&[7, 8, 9], &["price", "stock"])?;
+/// let rows = client.get_projected(&[7, 8, 9], &["price", "stock"])?;
 /// for row in rows.iter().flatten() {
 ///     println!("{} {}", row.get::<f32>("price")?, row.get::<u16>("stock")?);
 /// }
@@ -68,7 +68,7 @@ pub(super) struct ColumnsCache {
 /// let buffers = rows.into_buffers()?;
 ///
 /// // Columns of one type as a matrix with a row for each key:
-/// let rows = client.get_columns(&[7, 8, 9], &["price", "weight"])?;
+/// let rows = client.get_projected(&[7, 8, 9], &["price", "weight"])?;
 /// let mut matrix = [0.0_f32; 3 * 2];
 /// let found_count = rows.matrix(f32::NAN, &mut matrix)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

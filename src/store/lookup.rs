@@ -15,7 +15,8 @@ use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, OwnedRow, Projection
 pub type RowOf<'t, T> = (<T as Lookup>::Key<'t>, <T as Lookup>::Value<'t>);
 
 /// The lookups of a table: of a [`Store`](super::Store), a [`MappedStore`](super::MappedStore), a
-/// [`Direct`](crate::client::Direct), a snapshot, or a pointer to one of them. Clients have methods with the same names.
+/// [`Direct`](crate::client::Direct), a snapshot, or a pointer to one of them. Clients have the same methods, apart from columns: they return
+/// projected rows.
 ///
 /// A `Store` lends keys and values. The other tables return copies, because another process may change their file.
 ///
@@ -197,7 +198,7 @@ pub trait Lookup {
     /// Some columns of the rows of many keys, in the order of the keys. A missing key has no value in any column.
     ///
     /// # Errors
-    /// Those of [`Lookup::fill_columns`], and [`TypedLookupError::Projection`] if a column does not exist.
+    /// Those of [`Lookup::fill_columns`], and [`TypedLookupError::Column`] if a column does not exist.
     fn get_columns<'k, K: Into<Key<'k>> + Copy>(
         &self,
         keys: &[K],

@@ -36,7 +36,7 @@ impl ColumnBuffers {
     /// # Example
     /// ```no_run
     /// # let mut client = zero_kv::client::Client::connect("/tmp/zero-kv.sock")?;
-    /// let batch = client.get_columns(&[7, 8, 9], &["price", "name"])?.into_buffers()?.into_record_batch()?;
+    /// let batch = client.get_projected(&[7, 8, 9], &["price", "name"])?.into_buffers()?.into_record_batch()?;
     /// assert_eq!(batch.num_rows(), 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -223,7 +223,7 @@ pub(crate) fn rows_of_typed_tables_have_the_columns_of_the_schema() {
     assert!(schema.columns().iter().map(|column| column.name.as_str()).eq(["price", "name"]));
     let rows = client.get_rows(&keys).unwrap();
     assert_eq!((rows.len(), rows.schema().id()), (keys.len(), schema.id()));
-    let names = client.get_columns(&keys, &["name"]).unwrap();
+    let names = client.get_projected(&keys, &["name"]).unwrap();
     for (position, key) in keys.into_iter().enumerate() {
         let expected = (key < ROWS).then(|| (u32::try_from(key / 2).unwrap(), format!("name {key}")));
         let found = rows
@@ -235,13 +235,13 @@ pub(crate) fn rows_of_typed_tables_have_the_columns_of_the_schema() {
     }
     assert!(matches!(client.get_rows_or_values(&keys).unwrap(), RowsOrValues::Rows(rows) if rows.len() == keys.len()));
     assert_eq!(client.get_rows::<u64>(&[]).unwrap().schema().id(), schema.id());
-    let error = client.get_columns(&keys, &["weight"]).unwrap_err().to_string();
+    let error = client.get_projected(&keys, &["weight"]).unwrap_err().to_string();
     assert!(error.contains("weight"), "{error}");
     check_prices(&mut client, |_| false);
     let _other = serve_float_prices(&cluster, &members[0], &mut servers[0]);
-    assert!(matches!(client.get_columns(&keys, &["price"]), Err(ClientError::SchemaDiffers { .. })));
+    assert!(matches!(client.get_projected(&keys, &["price"]), Err(ClientError::SchemaDiffers { .. })));
     assert!(matches!(client.get_rows_or_values(&keys), Err(ClientError::SchemaDiffers { .. })));
-    assert_eq!(client.get_columns(&keys, &["name"]).unwrap().len(), keys.len());
+    assert_eq!(client.get_projected(&keys, &["name"]).unwrap().len(), keys.len());
     // Each row in key order has the schema of the table that it comes from.
     check_prices(&mut client, |key| members[0].slots.has_key(Key::U64(key)));
 }

@@ -2,7 +2,8 @@
 //! and results.
 //!
 //! Differences: the lookups of clients need `&mut`, their errors are of another type, and counts are `u64`. Clients have
-//! no `row`, `range_many`, `count_many`, and `fill_columns`, because the protocol has no such request.
+//! no `row`, `range_many`, and `count_many`, because the protocol has no such request. For columns, tables fill buffers
+//! (`get_columns`), and clients receive projected rows (`get_projected`).
 
 use tokio::runtime::Builder;
 use zero_kv::bake::Keys;
@@ -31,9 +32,9 @@ fn all<K: Into<OwnedKey>, V: AsRef<[u8]>, F, E>(rows: Result<impl Iterator<Item 
 }
 
 /// Calls every lookup of a table or client. `$present`, `$absent`, and `$wrong` are keys: of a row, of no row, and of the
-/// wrong kind; `$prefix` is a prefix of keys.
+/// wrong kind; `$prefix` is a prefix of keys; `$columns` is the lookup of columns.
 macro_rules! look_up {
-    ($table:ident, [$($await:tt)*], $present:expr, $absent:expr, $wrong:expr, $prefix:expr) => {{
+    ($table:ident, $columns:ident, [$($await:tt)*], $present:expr, $absent:expr, $wrong:expr, $prefix:expr) => {{
         let (present, absent, wrong) = ($present, $absent, $wrong);
         let keys = [absent, present, absent, present];
         let bytes = |value: Option<_>| value.map(|value: _| AsRef::<[u8]>::as_ref(&value).to_vec());
@@ -57,7 +58,7 @@ macro_rules! look_up {
             ("count of a wrong range", shown($table.count(wrong..)$($await)*)),
             ("count_prefix", shown($table.count_prefix($prefix)$($await)*)),
             ("get_row of a table without columns", shown($table.get_row(present)$($await)*.map(|found| found.is_some()))),
-            ("get_columns of a table without columns", shown($table.get_columns(&keys, &["a"])$($await)*.map(drop))),
+            ("columns of a table without columns", shown($table.$columns(&keys, &["a"])$($await)*.map(drop))),
         ];
         let visit = |at, value: Option<&[u8]>| visited.push((at, value.map(<[u8]>::to_vec)));
         results.push(("get_many_with", shown($table.get_many_with(&keys, visit)$($await)*)));
@@ -96,16 +97,16 @@ macro_rules! compare_surfaces {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let on_tokio = runtime.block_on(async {
             let mut client = AsyncClient::connect(&socket).await.unwrap();
-            look_up!(client, [.await], $present, $absent, $wrong, $prefix)
+            look_up!(client, get_projected, [.await], $present, $absent, $wrong, $prefix)
         });
 
-        let expected = look_up!(store, [], $present, $absent, $wrong, $prefix);
+        let expected = look_up!(store, get_columns, [], $present, $absent, $wrong, $prefix);
         assert!(expected.iter().filter(|(_, result)| result == "an error").count() <= 5, "{expected:?}");
-        assert_eq!(look_up!(mapped, [], $present, $absent, $wrong, $prefix), expected, "MappedStore");
-        assert_eq!(look_up!(direct, [], $present, $absent, $wrong, $prefix), expected, "Direct");
-        assert_eq!(look_up!(snapshot, [], $present, $absent, $wrong, $prefix), expected, "DirectSnapshot");
-        assert_eq!(look_up!(client, [], $present, $absent, $wrong, $prefix), expected, "Client");
-        assert_eq!(look_up!(nodes, [], $present, $absent, $wrong, $prefix), expected, "ClusterClient");
+        assert_eq!(look_up!(mapped, get_columns, [], $present, $absent, $wrong, $prefix), expected, "MappedStore");
+        assert_eq!(look_up!(direct, get_columns, [], $present, $absent, $wrong, $prefix), expected, "Direct");
+        assert_eq!(look_up!(snapshot, get_columns, [], $present, $absent, $wrong, $prefix), expected, "DirectSnapshot");
+        assert_eq!(look_up!(client, get_projected, [], $present, $absent, $wrong, $prefix), expected, "Client");
+        assert_eq!(look_up!(nodes, get_projected, [], $present, $absent, $wrong, $prefix), expected, "ClusterClient");
         assert_eq!(on_tokio, expected, "AsyncClient");
 
         let expected = iterate!(store, $present, $wrong, $prefix);

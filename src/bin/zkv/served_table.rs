@@ -30,7 +30,7 @@ impl ServedTable {
     /// Returns the rows of keys, encoded by a schema.
     fn typed_rows(&mut self, schema: &Schema, keys: &[Key<'_>]) -> anyhow::Result<ProjectedRows> {
         let names: Vec<&str> = schema.columns().iter().map(|column| &*column.name).collect();
-        match self.client.get_columns(keys, &names) {
+        match self.client.get_projected(keys, &names) {
             Ok(rows) if rows.schema().columns() == schema.columns() => Ok(rows),
             Ok(_) | Err(ClientError::NoSchema { .. } | ClientError::Columns { .. }) => Err(TableReplaced.into()),
             Err(error) => Err(error.into()),

@@ -31,7 +31,7 @@ impl ClusterClient {
     /// Returns the row of a key in a typed table, or `None` if the table does not have the key.
     ///
     /// # Errors
-    /// The errors of [`ClusterClient::get_columns`].
+    /// The errors of [`ClusterClient::get_projected`].
     pub fn get_row<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<Option<OwnedRow>, ClientError> {
         Ok(self.get_rows(&[key.into()])?.into_only_row())
     }
@@ -39,29 +39,29 @@ impl ClusterClient {
     /// Returns the rows of many keys in a typed table, in the order of the keys: see [`Client::get_rows`].
     ///
     /// # Errors
-    /// The errors of [`ClusterClient::get_columns`].
+    /// The errors of [`ClusterClient::get_projected`].
     pub fn get_rows<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<ProjectedRows, ClientError> {
         self.combine(keys, |client, keys| client.get_rows(keys), ProjectedRows::combine)
     }
 
-    /// Returns some columns of the rows of many keys, in the order of the keys: see [`Client::get_columns`].
+    /// Returns some columns of the rows of many keys, in the order of the keys: see [`Client::get_projected`].
     ///
     /// # Errors
     /// [`ClientError::SchemaDiffers`] if the columns have different types on different nodes, the errors of
-    /// [`Client::get_columns`], and the errors of [`ClusterClient::get`].
-    pub fn get_columns<'k, K: Into<Key<'k>> + Copy>(
+    /// [`Client::get_projected`], and the errors of [`ClusterClient::get`].
+    pub fn get_projected<'k, K: Into<Key<'k>> + Copy>(
         &mut self,
         keys: &[K],
         columns: &[impl AsRef<str> + Sync],
     ) -> Result<ProjectedRows, ClientError> {
-        self.combine(keys, |client, keys| client.get_columns(keys, columns), ProjectedRows::combine)
+        self.combine(keys, |client, keys| client.get_projected(keys, columns), ProjectedRows::combine)
     }
 
     /// Returns the rows of many keys if the table has a schema, and their values otherwise: see
     /// [`Client::get_rows_or_values`].
     ///
     /// # Errors
-    /// The errors of [`ClusterClient::get_columns`].
+    /// The errors of [`ClusterClient::get_projected`].
     pub fn get_rows_or_values<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<RowsOrValues, ClientError> {
         self.combine(
             keys,

@@ -41,7 +41,7 @@ same_methods! {
     fn ceiling_many(keys: &[u64]) -> Vec<Option<Row>>;
     fn schema() -> Option<Arc<Schema>>;
     fn get_row(key: u64) -> Option<OwnedRow>;
-    fn get_columns(keys: &[u64], columns: &[&str]) -> ProjectedRows;
+    fn get_projected(keys: &[u64], columns: &[&str]) -> ProjectedRows;
     fn get_rows(keys: &[u64]) -> ProjectedRows;
     fn get_rows_or_values(keys: &[u64]) -> RowsOrValues;
     fn call_with_schema(requests: &[Floor<'_>]) -> (Vec<Option<Row>>, Option<Arc<Schema>>);

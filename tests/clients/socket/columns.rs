@@ -56,7 +56,7 @@ fn projected_rows_are_those_of_the_table<C: AnyClient>() {
         let columns = some_columns(&table.schema, &mut random);
         let keys: Vec<u64> = (0..count).map(|_| random.next() % 1100).collect();
         for _ in 0..2 {
-            let rows = client.get_columns(&keys, &names(&table, &columns)).unwrap();
+            let rows = client.get_projected(&keys, &names(&table, &columns)).unwrap();
             assert!(bytes(&rows).into_iter().eq(keys.iter().map(|key| table.projected(key, &columns))));
             assert_eq!((rows.len(), rows.is_empty()), (count, count == 0));
         }
@@ -82,7 +82,7 @@ fn projected_rows_become_buffers_and_matrices() {
     let mut client = Client::connect(table.socket()).unwrap();
     let keys: Vec<u64> = (0..60).rev().collect();
     let columns = ["name", "a", "tags", "on"];
-    let rows = client.get_columns(&keys, &columns).unwrap();
+    let rows = client.get_projected(&keys, &columns).unwrap();
     let mut expected = ColumnBuffers::new(&table.schema, &Projection::new(&table.schema, &columns).unwrap());
     for key in &keys {
         match table.rows.get(key) {
@@ -93,7 +93,7 @@ fn projected_rows_become_buffers_and_matrices() {
     assert_eq!(rows.clone().into_buffers().unwrap().into_columns(), expected.into_columns());
     assert!(matches!(rows.matrix_width::<f32>(), Err(ColumnError::Matrix { column, .. }) if column == "name"));
 
-    let rows = client.get_columns(&keys, &["vector", "a"]).unwrap();
+    let rows = client.get_projected(&keys, &["vector", "a"]).unwrap();
     assert_eq!(rows.matrix_width::<f32>(), Ok(4));
     let mut matrix = vec![0.0_f32; 4 * keys.len()];
     assert_eq!(rows.matrix(-1.0, &mut matrix), Ok(40));
@@ -112,11 +112,11 @@ fn a_call_continues_in_a_table_with_another_schema<C: AnyClient>() {
     let server = table.serve();
     let mut client = C::connect(table.socket(), &options()).unwrap();
     let keys: Vec<u64> = (0..100).collect();
-    let rows = client.get_columns(&keys, &["b", "a"]).unwrap();
+    let rows = client.get_projected(&keys, &["b", "a"]).unwrap();
     assert!(bytes(&rows).into_iter().eq(keys.iter().map(|key| table.projected(key, &[1, 0]))));
     other.replace(&table);
     server.wait_for("generation", 2);
-    let rows = client.get_columns(&keys, &["b", "a"]).unwrap();
+    let rows = client.get_projected(&keys, &["b", "a"]).unwrap();
     assert_eq!(rows.schema().to_string(), "b:text,a:f64");
     assert!(bytes(&rows).into_iter().eq(keys.iter().map(|key| other.projected(key, &[1, 2]))));
     assert_eq!(client.get_row(60).unwrap().unwrap().as_row().schema(), &other.schema);
@@ -126,7 +126,7 @@ fn a_call_continues_in_a_table_with_another_schema<C: AnyClient>() {
     let newer = TypedTable::new("a:f32 b:text e:u8", 0..50_u64, 3);
     newer.replace(&table);
     server.wait_for("generation", 4);
-    let rows = client.get_columns(&keys, &["e"]).unwrap();
+    let rows = client.get_projected(&keys, &["e"]).unwrap();
     assert!(bytes(&rows).into_iter().eq(keys.iter().map(|key| newer.projected(key, &[2]))));
 }
 
@@ -134,7 +134,7 @@ fn a_missing_column_and_an_untyped_table_are_named<C: AnyClient>() {
     let table = TypedTable::new("a:f32 b:text", 0..50_u64, 1);
     let server = table.serve();
     let mut client = C::connect(table.socket(), &options()).unwrap();
-    let error = |client: &mut C, columns: &[&str]| client.get_columns(&[1, 2], columns).unwrap_err();
+    let error = |client: &mut C, columns: &[&str]| client.get_projected(&[1, 2], columns).unwrap_err();
     for (columns, expected) in [
         (&["a", "c"][..], "the table has no column \"c\": its columns are a, b"),
         (&["a", "a"], "two columns have the name \"a\": rename one"),
@@ -144,12 +144,12 @@ fn a_missing_column_and_an_untyped_table_are_named<C: AnyClient>() {
         assert!(matches!(error, ClientError::Columns { .. }));
         assert!(error.to_string().ends_with(expected), "{error}");
     }
-    assert!(client.get_columns(&[1], &["b"]).unwrap().row(0).is_some());
+    assert!(client.get_projected(&[1], &["b"]).unwrap().row(0).is_some());
     TypedTable::new("a:f32", 0..50_u64, 2).replace(&table);
     server.wait_for("generation", 2);
     let disappeared = error(&mut client, &["b"]).to_string();
     assert!(disappeared.ends_with("the table has no column \"b\": its columns are a"), "{disappeared}");
-    assert!(client.get_columns(&[1], &["a"]).unwrap().row(0).is_some());
+    assert!(client.get_projected(&[1], &["a"]).unwrap().row(0).is_some());
     std::fs::rename(Table::of_rows(3).db(), table.db()).unwrap();
     server.wait_for("generation", 3);
     let untyped = error(&mut client, &["a"]);
@@ -229,7 +229,7 @@ fn columns_are_selected_again_after_a_restart<C: AnyClient>() {
         served.write(&table.db());
         server.kill();
         server = table.serve();
-        let rows = client.get_columns(&keys, &["a"]).unwrap();
+        let rows = client.get_projected(&keys, &["a"]).unwrap();
         assert!(bytes(&rows).into_iter().eq(keys.iter().map(|key| served.projected(key, &columns))));
     }
 }
@@ -249,7 +249,7 @@ fn calls_return_rows_of_one_schema_while_tables_are_replaced<C: AnyClient>() {
                     while !is_over.load(Ordering::Relaxed) {
                         let keys: Vec<u64> = (0..2500).map(|_| random.next() % 450).collect();
                         let names = [&["c", "b"][..], &["a"], &["b", "a", "c"]][random.below(3)];
-                        let rows = client.get_columns(&keys, names).unwrap();
+                        let rows = client.get_projected(&keys, names).unwrap();
                         // The type of `c` differs, and without it, both tables have rows of one schema.
                         let rows_in = |table: &TypedTable<u64>, key| {
                             let columns: Vec<usize> =
@@ -294,12 +294,12 @@ fn pooled_clients_look_columns_up() {
     let table = TypedTable::new("a:f32 b:text", 0..50_u64, 1);
     let _server = table.serve();
     let pool = Pool::connect_with(table.socket(), &PoolOptions::default()).unwrap();
-    assert_eq!(pool.get().unwrap().get_columns(&[7], &["a"]).unwrap().len(), 1);
+    assert_eq!(pool.get().unwrap().get_projected(&[7], &["a"]).unwrap().len(), 1);
     assert_eq!(pool.get().unwrap().get_row(7).unwrap().unwrap().as_row().schema(), &table.schema);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let pool = AsyncPool::connect(table.socket()).await.unwrap();
-        let rows = pool.get().await.unwrap().get_columns(&[7, 99], &["b"]).await.unwrap();
+        let rows = pool.get().await.unwrap().get_projected(&[7, 99], &["b"]).await.unwrap();
         assert!(rows.row(0).is_some() && rows.row(1).is_none());
     });
 }
@@ -364,7 +364,7 @@ fn a_table_whose_schema_always_changes_ends_the_call() {
         (0..40).map(|at| if at % 2 == 0 { found(&schema.encode()) } else { SCHEMA_CHANGED.to_vec() }).collect();
     let peer = ScriptedServer::answering(&answers.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let mut client = Client::connect(peer.socket()).unwrap();
-    let error = client.get_columns(&[1], &["a"]).unwrap_err();
+    let error = client.get_projected(&[1], &["a"]).unwrap_err();
     assert!(matches!(error, ClientError::TableUnstable { changes: 11, .. }), "{error}");
 }
 
@@ -374,7 +374,7 @@ fn invalid_schemas_and_rows_are_violations() {
     let row = row_of(&schema, 3);
     let get = |answers: &[&[u8]]| {
         let peer = ScriptedServer::with_scripts(vec![Script::answering(answers)]);
-        Client::connect(peer.socket()).unwrap().get_columns(&[1, 2], &["a", "b"]).map(|rows| bytes(&rows))
+        Client::connect(peer.socket()).unwrap().get_projected(&[1, 2], &["a", "b"]).map(|rows| bytes(&rows))
     };
     let (schema_found, row_found) = (found(&schema.encode()), found(&row));
     let rows = get(&[&schema_found, EXISTS, &row_found, NOT_FOUND]).unwrap();

@@ -58,10 +58,10 @@ const METHODS: &[Method] = &[
     in_all_clients("get_row"),
     in_all_clients("get_rows"),
     only_in_rust("get_rows_or_values", "get_many() returns rows or values"),
-    only_in_rust("get_columns", "columns() returns arrays"),
+    only_in_rust("get_projected", "columns() returns arrays"),
 ];
 
-/// Methods that only the clients in Python have: in Rust, dropping a client closes its connection, `get_columns` returns
+/// Methods that only the clients in Python have: in Rust, dropping a client closes its connection, `get_projected` returns
 /// rows or buffers, `get` and `get_many` return bytes, and the types of keys are checked when a program is compiled. In
 /// Python, clients are mappings.
 const ONLY_IN_PYTHON: &[&str] =
@@ -79,8 +79,8 @@ const ONLY_OF_CLUSTERS_IN_RUST: &[&str] = &[
     "connect",
     "connect_with",
     "first_page",
-    "get_columns",
     "get_many_with",
+    "get_projected",
     "get_rows_or_values",
     "get_with",
     "iter",
@@ -89,7 +89,7 @@ const ONLY_OF_CLUSTERS_IN_RUST: &[&str] = &[
 ];
 
 /// Methods of tables that clients do not have, because the protocol has no request for them, or, for the last four, because
-/// clients return received rows and columns in types of their own.
+/// clients receive projected rows (`get_projected`), which the caller copies into buffers or a matrix.
 const ONLY_OF_TABLES: &[&str] = &[
     "ceiling_many_with",
     "count_many",
@@ -99,6 +99,7 @@ const ONLY_OF_TABLES: &[&str] = &[
     "range_many",
     "row",
     "fill_columns",
+    "get_columns",
     "get_matrix",
     "get_row_with",
 ];
