@@ -131,8 +131,8 @@ pub use progress::WithProgress;
 pub use setting::{Setting, name_settings};
 #[doc(inline)]
 pub use store::{
-    Lookup, LookupError, MappedRows, MappedStore, Memory, OpenOptions, Pace, RowOf, Rows, Store, StoreError,
-    StructRows, TypedLookupError, Verify,
+    Lookup, LookupError, MappedRows, MappedStore, Memory, OpenOptions, Pace, Rows, Store, StoreError, StructRows,
+    TypedLookupError, Verify,
 };
 
 /// The default path of the file that the binaries write or open.

@@ -64,11 +64,11 @@ use context::Context;
 pub use error::BakeError;
 use finish::{Finish, OldTables, Output};
 use gather::{Gathered, gather};
-#[doc(hidden)]
-pub use input::{Compression, InputFacts};
 pub use input::Input;
 #[doc(hidden)]
 pub use input::row_piece::RowPiece;
+#[doc(hidden)]
+pub use input::{Compression, InputFacts};
 pub use keys::Keys;
 pub use limits::{MEMORY_MIN_BYTES, MEMORY_SHARE};
 use old_table::OldTable;

@@ -12,8 +12,8 @@ use super::AsyncClient;
 use super::Client;
 use super::batch;
 use super::columns::{
-    BATCH_LEN_MAX, ColumnLookup, ProjectedRows, ReceivedValues, RowsOrValues, SelectedColumns,
-    TABLE_CHANGES_MAX, TABLE_GUARDS, TableFound, Wanted,
+    BATCH_LEN_MAX, ColumnLookup, ProjectedRows, ReceivedValues, RowsOrValues, SelectedColumns, TABLE_CHANGES_MAX,
+    TABLE_GUARDS, TableFound, Wanted,
 };
 use super::error::ClientError;
 use super::request::{Get, GetColumns, GetSchema, KeyRequest, RequestError, Select, SelectedRow, TypedRequest};

@@ -12,9 +12,7 @@ use super::request::{GetGeneration, GetSchema, RequestError, TypedRequest};
 use crate::protocol::native::Op;
 use crate::protocol::reader::Response;
 use crate::protocol::response::Violation;
-use crate::typed::{
-    ColumnBuffers, ColumnError, MatrixNumber, MatrixPlan, OwnedRow, Projection, Schema, TypedRow,
-};
+use crate::typed::{ColumnBuffers, ColumnError, MatrixNumber, MatrixPlan, OwnedRow, Projection, Schema, TypedRow};
 
 /// How often a call repeats requests because the server replaced its table.
 pub(super) const TABLE_CHANGES_MAX: u32 = 10;

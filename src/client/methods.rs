@@ -9,6 +9,8 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
+#[cfg(feature = "tokio")]
+use super::AsyncClient;
 use super::address::Address;
 #[cfg(feature = "tokio")]
 use super::async_connection::AsyncConnection;
@@ -27,8 +29,6 @@ use super::request::{
 use super::retry::{Deadline, Retry};
 use super::row_page::RowPage;
 use super::target::Target;
-#[cfg(feature = "tokio")]
-use super::AsyncClient;
 use super::{Client, ClientRows};
 use crate::format::KeyBounds;
 use crate::format::key::{Key, KeyKind};

@@ -11,11 +11,17 @@ use crate::format::key::{Key, KeyKind};
 use crate::format::{KeyBounds, OwnedKey, Row};
 use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, OwnedRow, Projection, Schema, TypedRow};
 
+/// A row that a store lends.
+pub(crate) type LentRow<'s> = Result<Option<(Key<'s>, &'s [u8])>, LookupError>;
+/// Rows that a store lends.
+pub(crate) type LentRows<'s> = Result<Rows<'s>, LookupError>;
+/// Visits the value of each key of a batch.
+pub(crate) type VisitValues<'a> = &'a mut dyn FnMut(&mut dyn FnMut(Option<&[u8]>)) -> Result<(), LookupError>;
 /// A key and its value, as a table `T` returns them.
-pub type RowOf<'t, T> = (<T as Lookup>::Key<'t>, <T as Lookup>::Value<'t>);
+type RowOf<'t, T> = (<T as Lookup>::Key<'t>, <T as Lookup>::Value<'t>);
 
 /// The lookups of a table: of a [`Store`](super::Store), a [`MappedStore`](super::MappedStore), a
-/// [`Direct`](crate::client::Direct), a snapshot, or a pointer to one of them. Clients have the same methods, apart from columns: they return
+/// [`Direct`](crate::client::Direct), or a snapshot. Clients have the same methods, apart from columns: they return
 /// projected rows.
 ///
 /// A `Store` lends keys and values. The other tables return copies, because another process may change their file.
@@ -106,8 +112,10 @@ pub trait Lookup {
     ) -> Result<(), LookupError>;
 
     /// Whether the table has a key.
+    #[inline]
     fn contains<'k>(&self, key: impl Into<Key<'k>>) -> Result<bool, LookupError> {
-        self.get_with(key, |value| value.is_some())
+        let key = key.into();
+        self.read(|store| Ok(store.value_of(key)?.is_some()))
     }
 
     /// Whether the table has each of many keys.
@@ -118,36 +126,52 @@ pub trait Lookup {
     }
 
     /// The row with the largest key less than or equal to `key`.
-    fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<RowOf<'_, Self>>, LookupError>;
+    fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<RowOf<'_, Self>>, LookupError> {
+        let key = key.into();
+        self.read_row(|store| store.neighbor_row(key, Side::After))
+    }
 
     /// The floor of each of many keys.
-    fn floor_many<'k, K: Into<Key<'k>> + Copy>(&self, keys: &[K]) -> Result<Vec<Option<RowOf<'_, Self>>>, LookupError>;
+    fn floor_many<'k, K: Into<Key<'k>> + Copy>(&self, keys: &[K]) -> Result<Vec<Option<RowOf<'_, Self>>>, LookupError> {
+        self.nearest_many(keys, Side::After)
+    }
 
     /// Passes the floors of many keys to `visit`, as [`Lookup::get_many_with`] does.
     fn floor_many_with<'k, K: Into<Key<'k>> + Copy>(
         &self,
         keys: &[K],
         visit: impl for<'v> FnMut(usize, Option<(Key<'v>, &'v [u8])>),
-    ) -> Result<(), LookupError>;
+    ) -> Result<(), LookupError> {
+        self.nearest_many_with(keys, Side::After, visit)
+    }
 
     /// The row with the smallest key greater than or equal to `key`.
-    fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<RowOf<'_, Self>>, LookupError>;
+    fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<RowOf<'_, Self>>, LookupError> {
+        let key = key.into();
+        self.read_row(|store| store.neighbor_row(key, Side::Before))
+    }
 
     /// The ceiling of each of many keys.
     fn ceiling_many<'k, K: Into<Key<'k>> + Copy>(
         &self,
         keys: &[K],
-    ) -> Result<Vec<Option<RowOf<'_, Self>>>, LookupError>;
+    ) -> Result<Vec<Option<RowOf<'_, Self>>>, LookupError> {
+        self.nearest_many(keys, Side::Before)
+    }
 
     /// Passes the ceilings of many keys to `visit`, as [`Lookup::get_many_with`] does.
     fn ceiling_many_with<'k, K: Into<Key<'k>> + Copy>(
         &self,
         keys: &[K],
         visit: impl for<'v> FnMut(usize, Option<(Key<'v>, &'v [u8])>),
-    ) -> Result<(), LookupError>;
+    ) -> Result<(), LookupError> {
+        self.nearest_many_with(keys, Side::Before, visit)
+    }
 
     /// The row with a number, counted from 0 in key order, or `None` if the table has no such row.
-    fn row(&self, number: usize) -> Result<Option<RowOf<'_, Self>>, LookupError>;
+    fn row(&self, number: usize) -> Result<Option<RowOf<'_, Self>>, LookupError> {
+        self.read_row(|store| store.row_with_number(number))
+    }
 
     /// The row with the smallest key.
     fn first(&self) -> Result<Option<RowOf<'_, Self>>, LookupError> {
@@ -155,28 +179,45 @@ pub trait Lookup {
     }
 
     /// The row with the largest key.
-    fn last(&self) -> Result<Option<RowOf<'_, Self>>, LookupError>;
+    fn last(&self) -> Result<Option<RowOf<'_, Self>>, LookupError> {
+        // The number of rows and the row come from one generation.
+        self.read_row(|store| store.len().checked_sub(1).map_or(Ok(None), |last| store.row_with_number(last)))
+    }
 
     /// All rows, from either end.
     fn iter(&self) -> Self::Rows<'_>;
 
     /// The rows whose keys are in a range, from either end. A range that ends before it begins has no rows.
-    fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<Self::Rows<'_>, LookupError>;
+    fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<Self::Rows<'_>, LookupError> {
+        self.read_rows(|store| store.rows_in(&range))
+    }
 
     /// The rows of each of many ranges.
     fn range_many<'k, R: KeyBounds<'k>>(&self, ranges: &[R]) -> Result<Vec<Self::Rows<'_>>, LookupError>;
 
     /// The rows whose keys begin with `prefix`, from either end.
-    fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Self::Rows<'_>, LookupError>;
+    fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Self::Rows<'_>, LookupError> {
+        self.read_rows(|store| store.rows_with_prefix(prefix.as_ref()))
+    }
 
     /// The number of keys in a range. Reads at most the rows near its ends.
-    fn count<'k>(&self, range: impl KeyBounds<'k>) -> Result<usize, LookupError>;
+    fn count<'k>(&self, range: impl KeyBounds<'k>) -> Result<usize, LookupError> {
+        self.read(|store| store.count_in(&range))
+    }
 
     /// The number of keys in each of many ranges.
-    fn count_many<'k, R: KeyBounds<'k>>(&self, ranges: &[R]) -> Result<Vec<usize>, LookupError>;
+    fn count_many<'k, R: KeyBounds<'k>>(&self, ranges: &[R]) -> Result<Vec<usize>, LookupError> {
+        self.read(|store| {
+            let mut counts = Vec::with_capacity(ranges.len());
+            store.each_count(ranges, |count| counts.push(count))?;
+            Ok(counts)
+        })
+    }
 
     /// The number of keys that begin with `prefix`.
-    fn count_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<usize, LookupError>;
+    fn count_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<usize, LookupError> {
+        self.read(|store| Ok(store.rows_with_prefix(prefix.as_ref())?.len()))
+    }
 
     /// The row of a key in a typed table.
     ///
@@ -219,7 +260,9 @@ pub trait Lookup {
         &self,
         keys: &[K],
         buffers: &mut ColumnBuffers,
-    ) -> Result<(), TypedLookupError>;
+    ) -> Result<(), TypedLookupError> {
+        self.read_values(keys, |store, values| typed::columns(store, buffers, values))
+    }
 
     /// Copies columns of many rows into `matrix`, one row per key, as NumPy stores a matrix in C order. Null cells and the
     /// rows of missing keys become [`MatrixPlan::fill`]. Returns the number of keys that the table has.
@@ -234,7 +277,44 @@ pub trait Lookup {
         keys: &[K],
         plan: &MatrixPlan<T>,
         matrix: &mut [T],
-    ) -> Result<usize, TypedLookupError>;
+    ) -> Result<usize, TypedLookupError> {
+        assert_eq!(matrix.len(), keys.len() * plan.width(), "the length of the matrix");
+        self.read_values(keys, |store, values| typed::matrix(store, plan, matrix, values))
+    }
+
+    /// Reads something that does not borrow from the table. A table that returns copies verifies what was read, and may
+    /// call `read` several times.
+    #[doc(hidden)]
+    fn read<T>(&self, read: impl FnMut(&Store) -> Result<T, LookupError>) -> Result<T, LookupError>;
+
+    #[doc(hidden)]
+    fn read_row(&self, read: impl FnMut(&Store) -> LentRow<'_>) -> Result<Option<RowOf<'_, Self>>, LookupError>;
+
+    #[doc(hidden)]
+    fn read_rows(&self, read: impl FnMut(&Store) -> LentRows<'_>) -> Result<Self::Rows<'_>, LookupError>;
+
+    #[doc(hidden)]
+    fn nearest_many<'k, K: Into<Key<'k>> + Copy>(
+        &self,
+        keys: &[K],
+        side: Side,
+    ) -> Result<Vec<Option<RowOf<'_, Self>>>, LookupError>;
+
+    #[doc(hidden)]
+    fn nearest_many_with<'k, K: Into<Key<'k>> + Copy>(
+        &self,
+        keys: &[K],
+        side: Side,
+        visit: impl for<'v> FnMut(usize, Option<(Key<'v>, &'v [u8])>),
+    ) -> Result<(), LookupError>;
+
+    /// Calls `read` with the table and a function that visits the value of each key.
+    #[doc(hidden)]
+    fn read_values<'k, K: Into<Key<'k>> + Copy, T>(
+        &self,
+        keys: &[K],
+        read: impl FnOnce(&Store, VisitValues<'_>) -> Result<T, TypedLookupError>,
+    ) -> Result<T, TypedLookupError>;
 }
 
 impl Lookup for Store {
@@ -285,86 +365,45 @@ impl Lookup for Store {
         self.each_value(keys, visit)
     }
 
-    fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
-        self.neighbor_row(key.into(), Side::After)
+    fn read<T>(&self, mut read: impl FnMut(&Store) -> Result<T, LookupError>) -> Result<T, LookupError> {
+        read(self)
     }
 
-    fn floor_many<'k, K: Into<Key<'k>> + Copy>(
+    fn read_row(&self, mut read: impl FnMut(&Store) -> LentRow<'_>) -> LentRow<'_> {
+        read(self)
+    }
+
+    fn read_rows(&self, mut read: impl FnMut(&Store) -> LentRows<'_>) -> LentRows<'_> {
+        read(self)
+    }
+
+    fn nearest_many<'k, K: Into<Key<'k>> + Copy>(
         &self,
         keys: &[K],
+        side: Side,
     ) -> Result<Vec<Option<(Key<'_>, &[u8])>>, LookupError> {
         let mut rows = Vec::with_capacity(keys.len());
-        self.neighbor_many(keys, Side::After, |_, row| rows.push(row))?;
+        self.neighbor_many(keys, side, |_, row| rows.push(row))?;
         Ok(rows)
     }
 
-    fn floor_many_with<'k, K: Into<Key<'k>> + Copy>(
+    fn nearest_many_with<'k, K: Into<Key<'k>> + Copy>(
         &self,
         keys: &[K],
+        side: Side,
         visit: impl for<'v> FnMut(usize, Option<(Key<'v>, &'v [u8])>),
     ) -> Result<(), LookupError> {
-        self.neighbor_many(keys, Side::After, visit)
-    }
-
-    fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
-        self.neighbor_row(key.into(), Side::Before)
-    }
-
-    fn ceiling_many<'k, K: Into<Key<'k>> + Copy>(
-        &self,
-        keys: &[K],
-    ) -> Result<Vec<Option<(Key<'_>, &[u8])>>, LookupError> {
-        let mut rows = Vec::with_capacity(keys.len());
-        self.neighbor_many(keys, Side::Before, |_, row| rows.push(row))?;
-        Ok(rows)
-    }
-
-    fn ceiling_many_with<'k, K: Into<Key<'k>> + Copy>(
-        &self,
-        keys: &[K],
-        visit: impl for<'v> FnMut(usize, Option<(Key<'v>, &'v [u8])>),
-    ) -> Result<(), LookupError> {
-        self.neighbor_many(keys, Side::Before, visit)
-    }
-
-    fn row(&self, number: usize) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
-        self.row_with_number(number)
-    }
-
-    fn last(&self) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
-        self.len().checked_sub(1).map_or(Ok(None), |last| self.row(last))
+        self.neighbor_many(keys, side, visit)
     }
 
     fn iter(&self) -> Rows<'_> {
         Rows::all(self)
     }
 
-    fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<Rows<'_>, LookupError> {
-        self.rows_in(&range)
-    }
-
     fn range_many<'k, R: KeyBounds<'k>>(&self, ranges: &[R]) -> Result<Vec<Rows<'_>>, LookupError> {
         let mut found = Vec::with_capacity(ranges.len());
         self.each_range(ranges, |rows| found.push(rows))?;
         Ok(found)
-    }
-
-    fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Rows<'_>, LookupError> {
-        self.rows_with_prefix(prefix.as_ref())
-    }
-
-    fn count<'k>(&self, range: impl KeyBounds<'k>) -> Result<usize, LookupError> {
-        self.count_in(&range)
-    }
-
-    fn count_many<'k, R: KeyBounds<'k>>(&self, ranges: &[R]) -> Result<Vec<usize>, LookupError> {
-        let mut counts = Vec::with_capacity(ranges.len());
-        self.each_count(ranges, |count| counts.push(count))?;
-        Ok(counts)
-    }
-
-    fn count_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<usize, LookupError> {
-        self.prefix(prefix).map(|rows| rows.len())
     }
 
     fn get_row<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<TypedRow<'_>>, TypedLookupError> {
@@ -380,22 +419,12 @@ impl Lookup for Store {
         Ok(visit(self.get_row(key)?.as_ref()))
     }
 
-    fn fill_columns<'k, K: Into<Key<'k>> + Copy>(
+    fn read_values<'k, K: Into<Key<'k>> + Copy, T>(
         &self,
         keys: &[K],
-        buffers: &mut ColumnBuffers,
-    ) -> Result<(), TypedLookupError> {
-        typed::columns(self, buffers, |visit| self.each_value(keys, |_, value| visit(value)))
-    }
-
-    fn get_matrix<'k, K: Into<Key<'k>> + Copy, T: MatrixNumber>(
-        &self,
-        keys: &[K],
-        plan: &MatrixPlan<T>,
-        matrix: &mut [T],
-    ) -> Result<usize, TypedLookupError> {
-        assert_eq!(matrix.len(), keys.len() * plan.width(), "the length of the matrix");
-        typed::matrix(self, plan, matrix, |visit| self.each_value(keys, |_, value| visit(value)))
+        read: impl FnOnce(&Store, VisitValues<'_>) -> Result<T, TypedLookupError>,
+    ) -> Result<T, TypedLookupError> {
+        read(self, &mut |visit| self.each_value(keys, |_, value| visit(value)))
     }
 }
 
@@ -453,67 +482,43 @@ macro_rules! impl_lookup_by_copies {
             }
 
             #[inline]
-            fn contains<'k>(&self, key: impl Into<Key<'k>>) -> Result<bool, LookupError> {
-                let key = key.into();
-                self.with_table(|table| table.copied(|store| store.contains(key)))
+            fn read<T>(&self, mut read: impl FnMut(&Store) -> Result<T, LookupError>) -> Result<T, LookupError> {
+                self.with_table(|table| table.copied(&mut read))
             }
 
-            fn floor<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
-                let key = key.into();
-                self.with_table(|table| table.copied(|store| Ok(store.floor(key)?.map(owned))))
+            fn read_row(&self, mut read: impl FnMut(&Store) -> LentRow<'_>) -> Result<Option<Row>, LookupError> {
+                self.with_table(|table| table.copied(|store| Ok(read(store)?.map(owned))))
             }
 
-            fn floor_many<'k, K: Into<Key<'k>> + Copy>(&self, keys: &[K]) -> Result<Vec<Option<Row>>, LookupError> {
+            fn read_rows(&self, mut read: impl FnMut(&Store) -> LentRows<'_>) -> Result<Self::Rows<'_>, LookupError> {
+                let table = self.handle();
+                let span = table.copied(|store| Ok(read(store)?.span()))?;
+                Ok(MappedRows::new(table, span))
+            }
+
+            fn nearest_many<'k, K: Into<Key<'k>> + Copy>(
+                &self,
+                keys: &[K],
+                side: Side,
+            ) -> Result<Vec<Option<Row>>, LookupError> {
                 let mut rows = Vec::with_capacity(keys.len());
-                self.floor_many_with(keys, |_, row| rows.push(row.map(owned)))?;
+                self.nearest_many_with(keys, side, |_, row| rows.push(row.map(owned)))?;
                 Ok(rows)
             }
 
-            fn floor_many_with<'k, K: Into<Key<'k>> + Copy>(
+            fn nearest_many_with<'k, K: Into<Key<'k>> + Copy>(
                 &self,
                 keys: &[K],
+                side: Side,
                 visit: impl for<'v> FnMut(usize, Option<(Key<'v>, &'v [u8])>),
             ) -> Result<(), LookupError> {
-                self.with_table(|table| table.visit_neighbors(keys, Side::After, visit))
-            }
-
-            fn ceiling<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<Row>, LookupError> {
-                let key = key.into();
-                self.with_table(|table| table.copied(|store| Ok(store.ceiling(key)?.map(owned))))
-            }
-
-            fn ceiling_many<'k, K: Into<Key<'k>> + Copy>(&self, keys: &[K]) -> Result<Vec<Option<Row>>, LookupError> {
-                let mut rows = Vec::with_capacity(keys.len());
-                self.ceiling_many_with(keys, |_, row| rows.push(row.map(owned)))?;
-                Ok(rows)
-            }
-
-            fn ceiling_many_with<'k, K: Into<Key<'k>> + Copy>(
-                &self,
-                keys: &[K],
-                visit: impl for<'v> FnMut(usize, Option<(Key<'v>, &'v [u8])>),
-            ) -> Result<(), LookupError> {
-                self.with_table(|table| table.visit_neighbors(keys, Side::Before, visit))
-            }
-
-            fn row(&self, number: usize) -> Result<Option<Row>, LookupError> {
-                self.with_table(|table| table.copied(|store| Ok(store.row(number)?.map(owned))))
-            }
-
-            fn last(&self) -> Result<Option<Row>, LookupError> {
-                self.with_table(|table| table.copied(|store| Ok(store.last()?.map(owned))))
+                self.with_table(|table| table.visit_neighbors(keys, side, visit))
             }
 
             fn iter(&self) -> Self::Rows<'_> {
                 let table = self.handle();
                 let span = table.unverified().iter().span();
                 MappedRows::new(table, span)
-            }
-
-            fn range<'k>(&self, range: impl KeyBounds<'k>) -> Result<Self::Rows<'_>, LookupError> {
-                let table = self.handle();
-                let span = table.copied(|store| Ok(store.rows_in(&range)?.span()))?;
-                Ok(MappedRows::new(table, span))
             }
 
             fn range_many<'k, R: KeyBounds<'k>>(&self, ranges: &[R]) -> Result<Vec<Self::Rows<'_>>, LookupError> {
@@ -524,24 +529,6 @@ macro_rules! impl_lookup_by_copies {
                     Ok(spans)
                 })?;
                 Ok(spans.into_iter().map(|span| MappedRows::new(table.clone(), span)).collect())
-            }
-
-            fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Self::Rows<'_>, LookupError> {
-                let table = self.handle();
-                let span = table.copied(|store| Ok(store.rows_with_prefix(prefix.as_ref())?.span()))?;
-                Ok(MappedRows::new(table, span))
-            }
-
-            fn count<'k>(&self, range: impl KeyBounds<'k>) -> Result<usize, LookupError> {
-                self.with_table(|table| table.copied(|store| store.count_in(&range)))
-            }
-
-            fn count_many<'k, R: KeyBounds<'k>>(&self, ranges: &[R]) -> Result<Vec<usize>, LookupError> {
-                self.with_table(|table| table.copied(|store| store.count_many(ranges)))
-            }
-
-            fn count_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<usize, LookupError> {
-                self.with_table(|table| table.copied(|store| store.count_prefix(&prefix)))
             }
 
             fn get_row<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<OwnedRow>, TypedLookupError> {
@@ -568,29 +555,15 @@ macro_rules! impl_lookup_by_copies {
                 })
             }
 
-            fn fill_columns<'k, K: Into<Key<'k>> + Copy>(
+            fn read_values<'k, K: Into<Key<'k>> + Copy, T>(
                 &self,
                 keys: &[K],
-                buffers: &mut ColumnBuffers,
-            ) -> Result<(), TypedLookupError> {
+                read: impl FnOnce(&Store, VisitValues<'_>) -> Result<T, TypedLookupError>,
+            ) -> Result<T, TypedLookupError> {
                 self.with_table(|table| {
-                    typed::columns(table.unverified(), buffers, |visit| {
-                        table.visit_values(keys, |_, value| visit(value))
-                    })
-                })
-            }
-
-            fn get_matrix<'k, K: Into<Key<'k>> + Copy, T: MatrixNumber>(
-                &self,
-                keys: &[K],
-                plan: &MatrixPlan<T>,
-                matrix: &mut [T],
-            ) -> Result<usize, TypedLookupError> {
-                assert_eq!(matrix.len(), keys.len() * plan.width(), "the length of the matrix");
-                self.with_table(|table| {
-                    typed::matrix(table.unverified(), plan, matrix, |visit| {
-                        table.visit_values(keys, |_, value| visit(value))
-                    })
+                    let mut values =
+                        |visit: &mut dyn FnMut(Option<&[u8]>)| table.visit_values(keys, |_, value| visit(value));
+                    read(table.unverified(), &mut values)
                 })
             }
         }

@@ -16,7 +16,7 @@ mod file_system;
 mod guard;
 mod index_blocks;
 mod lease;
-mod lookup;
+pub(crate) mod lookup;
 mod machine;
 mod map;
 mod mapped;
@@ -73,8 +73,8 @@ pub use guard::survive_bus_errors;
 #[cfg(feature = "server")]
 pub(crate) use lease::writers_of;
 pub use lease::{LeaseState, RENEW_LEASES_EVERY, Writers, WritersUnknown, renew_leases, take_leases};
+pub use lookup::Lookup;
 pub(crate) use lookup::impl_lookup_by_copies;
-pub use lookup::{Lookup, RowOf};
 pub use mapped::MappedStore;
 pub(crate) use mapped::{Standing, Witness, owned};
 pub use mapped_rows::MappedRows;
@@ -82,7 +82,7 @@ pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 #[cfg(feature = "server")]
 pub(crate) use neighbors::Neighbor;
 pub(crate) use open::open_file;
-pub(crate) use order::Side;
+pub use order::Side;
 pub use pace::Pace;
 pub(crate) use ranges::prefix_end;
 #[cfg(feature = "server")]

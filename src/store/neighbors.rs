@@ -30,7 +30,7 @@ pub(crate) type Neighbor<'s> = Option<(Record<'s>, u64)>;
 
 impl Store {
     /// Implements [`Lookup::floor`](super::Lookup) and [`Lookup::ceiling`](super::Lookup).
-    pub(super) fn neighbor_row(&self, key: Key<'_>, side: Side) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
+    pub(crate) fn neighbor_row(&self, key: Key<'_>, side: Side) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
         let key = self.check_key_kind(key)?;
         Ok(self.neighbor(key, side)?.map(|(record, _)| (record.key(), record.value())))
     }

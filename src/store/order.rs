@@ -15,7 +15,7 @@ use crate::format::key::{Key, KeyKind};
 
 /// One of the two positions next to a key in key order. The variants are in the order of the positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Side {
+pub enum Side {
     /// The position just before the key. The row after this position is the ceiling of the key.
     Before,
     /// The position just after the key. The row before this position is the floor of the key.

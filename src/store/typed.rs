@@ -7,11 +7,10 @@ use std::fmt;
 
 use thiserror::Error;
 
+use super::lookup::VisitValues;
 use super::{Lookup, LookupError, Store};
 use crate::format::key::Key;
-use crate::typed::{
-    ColumnBuffers, ColumnError, FromRow, MatrixNumber, MatrixPlan, RowReader, TypedRow,
-};
+use crate::typed::{ColumnBuffers, ColumnError, FromRow, MatrixNumber, MatrixPlan, RowReader, TypedRow};
 
 /// The reason why a lookup in a typed table fails.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -92,12 +91,11 @@ impl<T> fmt::Debug for StructRows<'_, T> {
     }
 }
 
-/// Looks up rows, one after the other, with a function that calls its argument with the position and the value of each
-/// key. Calls `visit` with each row, until it fails.
+/// Looks rows up, one at a time. Calls `visit` with each row, until it fails.
 fn each_row(
     store: &Store,
     selected: u64,
-    look_up: impl FnOnce(&mut dyn FnMut(Option<&[u8]>)) -> Result<(), LookupError>,
+    values: VisitValues<'_>,
     visit: &mut dyn FnMut(Option<&TypedRow<'_>>) -> Result<(), ColumnError>,
 ) -> Result<(), TypedLookupError> {
     let schema = store.typed_schema()?;
@@ -105,7 +103,7 @@ fn each_row(
         return Err(TypedLookupError::SchemaChanged { selected, found: schema.id() });
     }
     let mut outcome = Ok(());
-    look_up(&mut |value| {
+    values(&mut |value| {
         if outcome.is_ok() {
             outcome = match value {
                 Some(value) => TypedRow::new(schema, value).and_then(|row| visit(Some(&row))),
@@ -120,10 +118,10 @@ fn each_row(
 pub(crate) fn columns(
     store: &Store,
     buffers: &mut ColumnBuffers,
-    look_up: impl FnOnce(&mut dyn FnMut(Option<&[u8]>)) -> Result<(), LookupError>,
+    values: VisitValues<'_>,
 ) -> Result<(), TypedLookupError> {
     let row_count = buffers.row_count();
-    let filled = each_row(store, buffers.source_id(), look_up, &mut |row| match row {
+    let filled = each_row(store, buffers.source_id(), values, &mut |row| match row {
         Some(row) => buffers.push(row),
         None => {
             buffers.push_missing();
@@ -138,10 +136,10 @@ pub(crate) fn matrix<T: MatrixNumber>(
     store: &Store,
     plan: &MatrixPlan<T>,
     matrix: &mut [T],
-    look_up: impl FnOnce(&mut dyn FnMut(Option<&[u8]>)) -> Result<(), LookupError>,
+    values: VisitValues<'_>,
 ) -> Result<usize, TypedLookupError> {
     let (mut rows, mut found) = (matrix.chunks_exact_mut(plan.width()), 0);
-    each_row(store, plan.source_id(), look_up, &mut |row| {
+    each_row(store, plan.source_id(), values, &mut |row| {
         let to = rows.next().expect("the caller has checked the length of the matrix");
         match row {
             Some(row) => {

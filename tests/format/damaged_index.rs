@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use zero_kv::client::Row;
 use zero_kv::format::header::SectionKind;
-use zero_kv::{Key, Lookup, LookupError, MappedStore, RowOf, Store};
+use zero_kv::{Key, Lookup, LookupError, MappedStore, Store};
 
 use crate::helpers::encoder::{self, BLOCK_SUMS, FENCE, FENCE_ROWS, FENCE_TREE, FENCES, PILOTS, PLACES};
 use crate::helpers::rows::{Rows, Scratch, write_new};
@@ -103,7 +103,7 @@ fn copied(row: Option<(Key<'_>, &[u8])>) -> Option<Row> {
 }
 
 /// Returns the only row that a lookup of many keys passes to its callback.
-fn only_of_many(found: Result<Vec<Option<RowOf<'_, Store>>>, LookupError>) -> Result<Option<Row>, LookupError> {
+fn only_of_many(found: Result<Vec<Option<(Key<'_>, &[u8])>>, LookupError>) -> Result<Option<Row>, LookupError> {
     found.map(|mut rows| copied(rows.pop().flatten()))
 }
 

@@ -6,8 +6,9 @@ use super::{Direct, DirectSnapshot};
 use crate::Lookup;
 use crate::format::key::{Key, KeyKind};
 use crate::format::{KeyBounds, OwnedKey, Row};
-use crate::store::{LookupError, MappedRows, Side, TypedLookupError, impl_lookup_by_copies, owned, typed};
-use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, OwnedRow, Schema, TypedRow};
+use crate::store::lookup::{LentRow, LentRows, VisitValues};
+use crate::store::{LookupError, MappedRows, Side, Store, TypedLookupError, impl_lookup_by_copies, owned};
+use crate::typed::{OwnedRow, Schema, TypedRow};
 
 impl_lookup_by_copies!(Direct, DirectSnapshot);
 impl_lookup_by_copies!(DirectSnapshot, DirectSnapshot);

@@ -88,15 +88,22 @@ const ONLY_OF_CLUSTERS_IN_RUST: &[&str] = &[
     "last_page",
 ];
 
-/// Methods of tables that clients do not have, because the protocol has no request for them, or, for the last four, because
-/// clients receive projected rows (`get_projected`), which the caller copies into buffers or a matrix.
+/// Methods of tables that clients do not have: because the protocol has no request for them; because they are hidden
+/// (`nearest_*`, `read*`); or, for the last four, because clients receive projected rows (`get_projected`), which the
+/// caller copies into buffers or a matrix.
 const ONLY_OF_TABLES: &[&str] = &[
     "ceiling_many_with",
     "count_many",
     "floor_many_with",
     "is_empty",
     "len",
+    "nearest_many",
+    "nearest_many_with",
     "range_many",
+    "read",
+    "read_row",
+    "read_rows",
+    "read_values",
     "row",
     "fill_columns",
     "get_columns",
