@@ -54,18 +54,8 @@ pub enum ValueSpec {
     Unnamed,
     /// One column.
     Column(Column),
-    /// Several columns, which are packed into one value together with their names.
-    Packed(Vec<Column>, Pack),
-}
-
-/// The encoding of several columns in one value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pack {
-    /// A JSON object.
-    #[default]
-    Json,
-    /// A MessagePack map.
-    MessagePack,
+    /// Several columns, which are packed into one JSON object together with their names.
+    Packed(Vec<Column>),
 }
 
 /// The role of a column in a row.

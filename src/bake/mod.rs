@@ -59,7 +59,7 @@ pub use crate::slots::SlotRange;
 pub use bad_rows::BadRows;
 use budget::Budget;
 pub use cancel::Cancel;
-pub use columns::{Column, Pack, ValueSpec};
+pub use columns::{Column, ValueSpec};
 use context::Context;
 pub use error::BakeError;
 use finish::{Finish, OldTables, Output};

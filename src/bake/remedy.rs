@@ -16,8 +16,6 @@ pub enum Remedy {
     ChooseValue,
     /// Choose other columns to pack into the value ([`ValueSpec::Packed`](super::ValueSpec::Packed)).
     ChooseColumns,
-    /// Pack columns as MessagePack ([`Pack::MessagePack`](super::Pack::MessagePack)).
-    PackAsMessagePack,
     /// Bake a typed table ([`Options::typed`](super::Options::typed)).
     UseTypedColumns,
     /// Declare the types of columns ([`TypedColumns::types`](super::TypedColumns::types)).

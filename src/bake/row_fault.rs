@@ -136,7 +136,7 @@ pub enum RowFault {
     },
     /// JSON cannot represent a field that is packed into the value: the field is binary, or a float that is not finite.
     #[error(
-        "{column:?} is {found}, which JSON cannot represent: pack as MessagePack, or leave it out of the packed columns"
+        "{column:?} is {found}, which JSON cannot represent: leave it out of the packed columns, or bake a typed table"
     )]
     NotInJson {
         /// The name of the column.
@@ -222,7 +222,7 @@ impl RowFault {
             RowFault::Endless { .. } => &[Remedy::AllowMoreMemory],
             RowFault::MissingField { .. } => &[Remedy::ChooseKey, Remedy::ChooseValue],
             RowFault::Null { .. } | RowFault::NotUtf8 { .. } => &[Remedy::ChooseColumns],
-            RowFault::NotInJson { .. } => &[Remedy::PackAsMessagePack, Remedy::ChooseColumns],
+            RowFault::NotInJson { .. } => &[Remedy::ChooseColumns, Remedy::UseTypedColumns],
             RowFault::Cell { .. } => &[Remedy::DeclareTypes],
             RowFault::NoValue { .. } => &[Remedy::MakeNullable],
             RowFault::UnclosedQuote

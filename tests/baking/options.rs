@@ -55,10 +55,6 @@ fn columns_are_packed_with_their_names() {
     folder.bake_text(wide, &columns).succeeds();
     let json: [(u64, &[u8]); 2] = [(1, br#"{"name":"one","note":""}"#), (2, br#"{"name":"two","note":"a \"b\""}"#)];
     assert_eq!(folder.rows(), rows(json));
-    folder.bake_text(wide, &[&columns[..], &["--pack", "msgpack"]].concat()).succeeds();
-    let msgpack: [(u64, &[u8]); 2] =
-        [(1, b"\x82\xa4name\xa3one\xa4note\xa0"), (2, b"\x82\xa4name\xa3two\xa4note\xa5a \"b\"")];
-    assert_eq!(folder.rows(), rows(msgpack));
 }
 
 #[test]

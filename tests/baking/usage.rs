@@ -10,7 +10,6 @@ fn conflicting_options_exit_with_2() {
     for (args, part) in [
         (&["--value", "2", "--columns", "1,2"][..], "'--value <COLUMN>' cannot be used with '--columns"),
         (&["--columns", "2,name,2"], "--columns names a column twice: name it once"),
-        (&["--pack", "json"], "--columns"),
         (&["--bad-rows-file", "bad.csv"], "--bad-rows-file requires --bad-rows skip: pass both"),
         (&["--max-bad-rows", "5"], "--max-bad-rows requires --bad-rows skip: pass both"),
         (&["--slots", "3"], "found \"3\", expected two slots from 0 to 16383, such as 0-8191"),

@@ -89,7 +89,7 @@ fn options(source: &mut Source<'_>) -> Options {
     options.key = source.one_in(3).then(|| column(source));
     options.value = match source.below(6) {
         4 => ValueSpec::Column(column(source)),
-        5 => ValueSpec::Packed(vec![column(source), column(source)], bake::Pack::Json),
+        5 => ValueSpec::Packed(vec![column(source), column(source)]),
         _ => ValueSpec::Unnamed,
     };
     options.slots = source.one_in(4).then(|| source.slots());
@@ -371,7 +371,7 @@ impl Fields {
             },
             (Some(key), ValueSpec::Column(value)) => (position(key)?, vec![position(value)?]),
             (None, ValueSpec::Packed(..)) => return None,
-            (Some(key), ValueSpec::Packed(values, _)) => {
+            (Some(key), ValueSpec::Packed(values)) => {
                 (position(key)?, values.iter().map(position).collect::<Option<_>>()?)
             }
         };

@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use zero_kv::DEFAULT_FILE;
 use zero_kv::bake::{
-    BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Pack, Shards, TypedColumns, ValueSpec, Verify,
+    BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Shards, TypedColumns, ValueSpec, Verify,
     parse_types,
 };
 use zero_kv::cli::examples::{CommandExamples, add_examples};
@@ -149,13 +149,10 @@ struct RowArgs {
     /// Take the value from this column
     #[arg(long, value_name = "COLUMN", conflicts_with = "columns")]
     value: Option<Column>,
-    /// Pack these columns, with their names, into the value; in a typed table, store these columns in this order
+    /// Pack these columns, with their names, into a JSON object, which becomes the value; in a typed table, store these
+    /// columns in this order
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     columns: Vec<Column>,
-    /// Choose the encoding of packed columns
-    #[arg(long, value_name = "PACKING", default_value = "json", value_parser = one_of(PACKS), requires = "columns",
-        conflicts_with_all = ["typed", "types"])]
-    pack: Pack,
     /// Bake a typed table: store columns with names and types. Without --types, Parquet files determine the types, and
     /// other types are inferred from the first input and printed
     #[arg(long, conflicts_with_all = ["value", "delete_marker"])]
@@ -279,9 +276,6 @@ const FORMATS: &Choices<Format> = &[
     ("jsonl", "One JSON object per line", Format::JsonLines),
     ("parquet", "Apache Parquet", Format::Parquet),
 ];
-
-const PACKS: &Choices<Pack> =
-    &[("json", "A JSON object", Pack::Json), ("msgpack", "A MessagePack map", Pack::MessagePack)];
 
 const KEYS: &Choices<Keys> = &[
     ("u64", "Unsigned 64-bit decimals", Keys::U64),
@@ -407,7 +401,7 @@ impl BakeArgs {
             _ if options.typed.is_some() => ValueSpec::Unnamed,
             Some(value) => ValueSpec::Column(value.clone()),
             None if rows.columns.is_empty() => ValueSpec::Unnamed,
-            None => ValueSpec::Packed(rows.columns.clone(), rows.pack),
+            None => ValueSpec::Packed(rows.columns.clone()),
         };
         options.base = input.base.clone();
         options.keys = match (rows.keys, &input.base) {

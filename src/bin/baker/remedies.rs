@@ -17,7 +17,6 @@ fn flag(remedy: Remedy) -> Option<&'static str> {
         Remedy::ChooseKey => "--key",
         Remedy::ChooseValue => "--value",
         Remedy::ChooseColumns => "--columns",
-        Remedy::PackAsMessagePack => "--pack msgpack",
         Remedy::UseTypedColumns => "--typed",
         Remedy::DeclareTypes => "--types",
         Remedy::MakeNullable => "--types NAME:TYPE?",

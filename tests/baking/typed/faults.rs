@@ -138,7 +138,6 @@ fn options_that_typed_tables_do_not_have_are_usage_errors() {
     for (args, message) in [
         (&["--typed", "--value", "a"][..], "cannot be used with"),
         (&["--types", "a:u8", "--value", "a"], "cannot be used with"),
-        (&["--typed", "--columns", "a", "--pack", "json"], "cannot be used with"),
         (&["--typed", "--delete-marker", "x"], "cannot be used with"),
         (&["--typed", "--cast"], "--base"),
         (&["--base", "storage.db", "--cast"], "--cast requires --typed or --types: pass one of them"),

@@ -1,7 +1,7 @@
 //! Finds the chosen columns in the header or the first row of a delimited input.
 
 use super::{Fields, Record};
-use crate::bake::columns::{Column, ColumnRole, ColumnsFault, Pack, ValueSpec};
+use crate::bake::columns::{Column, ColumnRole, ColumnsFault, ValueSpec};
 use crate::bake::error::BakeError;
 use crate::bake::options::Options;
 use crate::bake::parse::pack::{Packer, ValueColumns};
@@ -49,10 +49,10 @@ pub(super) fn find(options: &Options, input: &str, first: &Record<'_>) -> Result
             let message = "columns are packed into the value: choose the key column as well";
             return Err(ColumnsFault::new(message, &[Remedy::ChooseKey]).in_input(input));
         }
-        (Some(key), ValueSpec::Packed(columns, pack)) => {
+        (Some(key), ValueSpec::Packed(columns)) => {
             let packed = columns.iter().map(|column| position(ColumnRole::Packed, column));
             let packed = packed.collect::<Result<Vec<_>, _>>()?;
-            (position(ColumnRole::Key, key)?, finder.packed(columns, packed, *pack))
+            (position(ColumnRole::Key, key)?, finder.packed(columns, packed))
         }
     };
     let columns_chosen = options.key.is_some() || options.value != ValueSpec::Unnamed || delete.is_some();
@@ -112,13 +112,13 @@ impl<'f> Finder<'f> {
 
     /// Returns the fields to pack, and a packer that names each entry after its column. Without a header, a column's
     /// name is its number.
-    fn packed(&self, columns: &[Column], positions: Vec<usize>, pack: Pack) -> ValueColumns {
+    fn packed(&self, columns: &[Column], positions: Vec<usize>) -> ValueColumns {
         let name = |(column, position): (&Column, &usize)| match (column, self.has_header) {
             (Column::Name(name), _) => name.clone(),
             (Column::Number(_), true) => String::from_utf8_lossy(self.fields[*position]).into_owned(),
             (Column::Number(number), false) => number.to_string(),
         };
-        let packer = Packer::new(columns.iter().zip(&positions).map(name), pack);
+        let packer = Packer::new(columns.iter().zip(&positions).map(name));
         ValueColumns::Packed(positions, packer)
     }
 }

@@ -92,10 +92,10 @@ impl JsonLinesParser {
             (Some(key), ValueSpec::Column(value)) => {
                 (position(field_name(key)), ValueColumns::One(position(field_name(value))))
             }
-            (Some(key), ValueSpec::Packed(columns, pack)) => {
+            (Some(key), ValueSpec::Packed(columns)) => {
                 let key = position(field_name(key));
                 let packed = columns.iter().map(|column| position(field_name(column))).collect();
-                (key, ValueColumns::Packed(packed, Packer::new(columns.iter().map(field_name), *pack)))
+                (key, ValueColumns::Packed(packed, Packer::new(columns.iter().map(field_name))))
             }
         };
         let delete = options.delete_column.as_ref().map(|column| position(field_name(column)));
@@ -285,7 +285,6 @@ impl Visitor<'_> for Field<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bake::columns::Pack;
     use crate::bake::parse::tests::{Lines, name};
 
     fn options() -> Options {
@@ -367,11 +366,9 @@ mod tests {
     #[test]
     fn missing_fields_are_packed_as_null() {
         let columns = vec![name("v"), name("k"), name("none"), name("s")];
-        let packed = Options { value: ValueSpec::Packed(columns, Pack::Json), ..options() };
+        let packed = Options { value: ValueSpec::Packed(columns), ..options() };
         let line = r#"{"s":"a\u0062","k":1,"v":[ 1]}"#;
         check(&packed, line, r#"7: 1 = {"v":[ 1],"k":1,"none":null,"s":"a\u0062"}"#);
-        let packed = Options { value: ValueSpec::Packed(vec![name("s")], Pack::MessagePack), ..packed };
-        check(&packed, line, "7: 1 = \u{fffd}\u{fffd}s\u{fffd}ab");
     }
 
     #[test]

@@ -262,11 +262,11 @@ impl Columns {
             Ok::<_, ColumnsFault>(columns.len() - 1)
         };
         let (key, value) = match (&options.key, &options.value) {
-            (Some(key), ValueSpec::Packed(packed, pack)) => {
+            (Some(key), ValueSpec::Packed(packed)) => {
                 let key = position(&mut columns, ColumnRole::Key, key)?;
                 let packed = packed.iter().map(|column| position(&mut columns, ColumnRole::Packed, column));
                 let packed = packed.collect::<Result<Vec<_>, _>>()?;
-                let packer = Packer::new(packed.iter().map(|column| columns[*column].name().to_owned()), *pack);
+                let packer = Packer::new(packed.iter().map(|column| columns[*column].name().to_owned()));
                 (key, ValueColumns::Packed(packed, packer))
             }
             (key, value) => {

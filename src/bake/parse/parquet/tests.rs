@@ -13,7 +13,6 @@ use ::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use ::parquet::schema::parser::parse_message_type;
 
 use super::*;
-use crate::bake::columns::Pack;
 use crate::bake::parse::tests::{Lines, name};
 
 type GroupWriter<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
@@ -82,9 +81,9 @@ fn columns(key: &str, value: &str) -> Options {
     Options { key: Some(name(key)), value: ValueSpec::Column(name(value)), ..Options::default() }
 }
 
-fn packed(key: &str, values: &[&str], pack: Pack) -> Options {
+fn packed(key: &str, values: &[&str]) -> Options {
     let values = values.iter().map(|value| name(value)).collect();
-    Options { key: Some(name(key)), value: ValueSpec::Packed(values, pack), ..Options::default() }
+    Options { key: Some(name(key)), value: ValueSpec::Packed(values), ..Options::default() }
 }
 
 fn text(text: &str) -> ByteArray {
@@ -200,16 +199,14 @@ fn keys_are_integers_text_or_binary() {
 fn packed_values_keep_their_types() {
     let file = all_types();
     let packed_columns = ["u64", "text", "uuid", "bool", "float", "stamp", "inner.a"];
-    let json = rows(&file, &packed("i8", &packed_columns, Pack::Json)).unwrap();
+    let json = rows(&file, &packed("i8", &packed_columns)).unwrap();
     let expected = concat!(
         r#"1: -5 = {"u64":18446744073709551615,"text":"ü \"x\"","uuid":"10111213-1415-1617-1819-1a1b1c1d1e1f","#,
         r#""bool":true,"float":0.1,"stamp":"1969-12-31T23:59:59.999999Z","inner.a":9}"#
     );
     assert_eq!(json, [expected]);
-    let error = rows(&file, &packed("i8", &["bytes"], Pack::Json)).unwrap();
+    let error = rows(&file, &packed("i8", &["bytes"])).unwrap();
     assert!(error[0].starts_with("1: \"bytes\" is binary, which JSON cannot represent"), "{error:?}");
-    let map = rows(&file, &packed("i8", &["bytes"], Pack::MessagePack)).unwrap();
-    assert_eq!(map, ["1: -5 = \u{fffd}\u{fffd}bytes\u{fffd}\u{2}\u{fffd}\0"]);
 }
 
 #[test]
@@ -232,7 +229,7 @@ fn an_unsuitable_column_is_named() {
             Options { value: ValueSpec::Unnamed, ..columns("i8", "i8") },
             "rows have 21 columns: choose the key column and",
         ),
-        (Options { key: None, ..packed("i8", &["i8"], Pack::Json) }, "rows have 21 columns: choose the key column and"),
+        (Options { key: None, ..packed("i8", &["i8"]) }, "rows have 21 columns: choose the key column and"),
         (
             Options { delete_column: Some(name("gone")), ..columns("i8", "i8") },
             "the delete column \"gone\" does not exist",
@@ -314,7 +311,7 @@ fn columns_are_chosen_by_number_or_name_and_choosing_one_of_two_also_chooses_the
         assert_eq!(found[0], "1: one = 1");
         assert!(found[1].starts_with("2: \"name\" is null: "));
     }
-    assert_eq!(rows(&file, &packed("id", &["name", "id"], Pack::Json)).unwrap()[1], r#"2: 2 = {"name":null,"id":2}"#);
+    assert_eq!(rows(&file, &packed("id", &["name", "id"])).unwrap()[1], r#"2: 2 = {"name":null,"id":2}"#);
 }
 
 #[test]
