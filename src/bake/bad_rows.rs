@@ -4,10 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::cancel::Cancel;
-use super::error::BakeError;
-use super::place::{NewFile, PlaceError};
-use super::row_fault::RowFault;
+use super::error::{BakeError, RowFault};
+use super::place::{Cancel, NewFile, PlaceError};
 use crate::csv_text::{csv_error, csv_settings};
 use crate::special_file::open_special;
 

@@ -1,4 +1,4 @@
-//! Divides the memory and threads of a bake among its stages.
+//! Divides the memory and threads of a bake among its stages, and holds what they share.
 //!
 //! Reasons and evidence: `docs/decisions/bake-pipeline.md`.
 
@@ -8,13 +8,17 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::error::BakeError;
-use super::limits::{MEMORY_MIN_BYTES, MEMORY_SHARE};
+use super::error::{BakeError, MEMORY_MIN_BYTES};
 use super::options::Options;
 use super::section::WRITE_LEN_BYTES;
+use super::typed::TypedPlan;
 use crate::folder::{folder_of, unnamed_file_in};
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::machine_memory;
+
+/// The divisor in the default memory limit of a bake, which is the memory of the machine or control group, divided by
+/// this number.
+pub const MEMORY_SHARE: u64 = 2;
 
 /// The length that the read buffer of each source of a merge (a run or a table) should have. The maximum number of
 /// sources that are merged at once follows from this length. With much shorter reads, a spinning disk would spend most
@@ -119,4 +123,19 @@ pub(super) fn spawn<'s, T: Send + 's>(
 ) -> Result<ScopedJoinHandle<'s, T>, BakeError> {
     let started = thread::Builder::new().spawn_scoped(scope, run);
     started.map_err(|error| BakeError::Threads { error: error.to_string() })
+}
+
+/// The options, the typed columns, the budget, and the threads of a bake.
+pub(super) struct Context<'o> {
+    pub(super) options: &'o Options,
+    /// The columns of a typed table.
+    pub(super) typed: Option<TypedPlan>,
+    pub(super) budget: &'o Budget,
+    pub(super) pool: &'o ThreadPool,
+}
+
+impl Context<'_> {
+    pub(super) fn check_canceled(&self) -> Result<(), BakeError> {
+        if self.options.cancel.is_set() { Err(BakeError::Canceled) } else { Ok(()) }
+    }
 }

@@ -4,8 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
-use super::error::BakeError;
-use super::remedy::Remedy;
+use super::error::{BakeError, Remedy};
 
 /// Identifies a column by its number or its name.
 #[derive(Clone, Debug, PartialEq, Eq)]

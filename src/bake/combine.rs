@@ -2,20 +2,18 @@
 
 use std::path::Path;
 
-use super::budget::Budget;
-use super::context::Context;
-use super::error::BakeError;
+use super::budget::{Budget, Context};
+use super::error::{BakeError, RowFault};
+use super::feed::Origins;
 use super::options::Duplicates;
-use super::origins::{Origins, RowUnit};
+use super::parse::RowUnit;
 use super::place::NewFile;
-use super::progress::Progress;
-use super::row_fault::RowFault;
-use super::sort::held_row::{HeldRow, LINES_MAX};
+use super::report::Progress;
 use super::sort::merge::merge;
 use super::sort::run::SortedRun;
 use super::sort::sorted_rows::{BASE_RANK, SortedRows, TableRecords};
 use super::sort::spill::{SpillFile, SpilledRun};
-use super::sort::{Duplicate, Tally};
+use super::sort::{Duplicate, HeldRow, LINES_MAX, Tally};
 use super::table::{RecordsWriter, WrittenRecords, is_too_long};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_align_bytes};

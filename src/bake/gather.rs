@@ -14,21 +14,18 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use super::bad_rows::BadRowsFile;
-use super::budget::spawn;
-use super::context::Context;
+use super::budget::{Context, spawn};
 use super::error::BakeError;
-use super::feed::{Feed, Parsed, Recycled, Work, lock};
-use super::fill::Filler;
+use super::feed::{Feed, Origins, Parsed, Recycled, Work, lock};
 use super::input::{Input, InputFacts};
 use super::keys::Keys;
-use super::origins::Origins;
 use super::parse::Piece;
-use super::progress::Progress;
-use super::sort::Tally;
-use super::sort::held_row::LINES_MAX;
+use super::report::Progress;
+use super::row::Filler;
 use super::sort::parsed_piece::ParsedPiece;
 use super::sort::run::{REF_LEN_BYTES, SortedRun};
 use super::sort::spill::{SpillFile, SpilledRun};
+use super::sort::{LINES_MAX, Tally};
 use super::stream::{Offered, SortedStream};
 use crate::format::key::KeyKind;
 

@@ -1,6 +1,6 @@
 //! Parses keys.
 
-use super::row_fault::RowFault;
+use super::error::RowFault;
 use crate::format::key::{KEY_LEN_MAX_BYTES, Key, KeyKind};
 
 /// Selects the kind of a table's keys.

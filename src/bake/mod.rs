@@ -4,7 +4,7 @@
 //! renamed to the output's path. If a stage before the rename fails, the old output is unchanged. A bake runs these
 //! stages:
 //!
-//! `input` opens and decompresses inputs. `parse` cuts them into pieces and parses the pieces into rows, and `fill`
+//! `input` opens and decompresses inputs. `parse` cuts them into pieces and parses the pieces into rows, and `row`
 //! parses the keys. `feed` and `gather` run these stages on several threads, and pass the parsed rows of each piece to
 //! `sort`, or to `stream` if the rows arrive sorted. `combine` merges all sorted rows, including the rows of an
 //! `old_table`, and writes them as records (`table`). `index` builds the index, `verify` reads the file back, and
@@ -12,30 +12,21 @@
 
 mod bad_rows;
 mod budget;
-mod cancel;
 mod columns;
 mod combine;
-mod context;
 mod error;
 mod feed;
-mod fill;
 mod finish;
 mod gather;
 mod index;
 mod input;
 mod keys;
-mod limits;
 mod old_table;
 mod options;
-mod origins;
 mod parse;
 mod place;
-mod progress;
-mod rebase;
-mod remedy;
 mod report;
 mod row;
-mod row_fault;
 mod section;
 mod shards;
 mod sort;
@@ -44,12 +35,12 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod typed;
-mod value_lens;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::format::key::Key;
+use crate::progress::WithProgress;
 #[doc(hidden)]
 pub use crate::replace::ReplaceError;
 #[doc(inline)]
@@ -57,46 +48,37 @@ pub use crate::replace::ReplaceRules;
 #[doc(inline)]
 pub use crate::slots::SlotRange;
 pub use bad_rows::BadRows;
-use budget::Budget;
-pub use cancel::Cancel;
+pub use budget::MEMORY_SHARE;
+use budget::{Budget, Context};
 pub use columns::{Column, ValueSpec};
-use context::Context;
-pub use error::BakeError;
+#[doc(hidden)]
+pub use error::{Remedy, RowFault};
+pub use error::{BakeError, MEMORY_MIN_BYTES};
+use feed::Origins;
 use finish::{Finish, OldTables, Output};
 use gather::{Gathered, gather};
 pub use input::Input;
 #[doc(hidden)]
-pub use input::row_piece::RowPiece;
-#[doc(hidden)]
-pub use input::{Compression, InputFacts};
+pub use input::{Compression, InputFacts, RowPiece};
 pub use keys::Keys;
-pub use limits::{MEMORY_MIN_BYTES, MEMORY_SHARE};
-use old_table::OldTable;
-#[doc(hidden)]
-pub use old_table::TableFacts;
+use old_table::{OldTable, check_base};
 pub use options::{Duplicates, Format, Options, TypedColumns, Verify};
-use origins::{Origins, RowUnit};
+use parse::RowUnit;
+pub use place::Cancel;
 use place::NewFile;
-pub use progress::Progress;
-use progress::StageClock;
+use report::StageClock;
+pub use report::{Progress, Report};
 #[doc(hidden)]
-pub use progress::{Stage, StageFacts};
-#[doc(hidden)]
-pub use remedy::Remedy;
-pub use report::Report;
-#[doc(hidden)]
-pub use row_fault::RowFault;
+pub use report::{Stage, StageFacts, TableFacts};
 #[doc(hidden)]
 pub use shards::SlotLens;
 use shards::in_empty_folder;
 pub use shards::{SHARD_LEN_MAX_BYTES, SHARDS_MAX, ShardReport, Shards};
 use stream::SortedStream;
-use typed::{Base, TypedPlan, check_base, check_options, final_schema};
-pub use typed::{parse_types, write_types};
 #[doc(hidden)]
-pub use value_lens::ValueLens;
-
-use crate::progress::WithProgress;
+pub use table::ValueLens;
+use typed::{Base, TypedPlan, check_options, final_schema};
+pub use typed::{parse_types, write_types};
 
 /// Bakes delimited text (RFC 4180) from one reader into a table at `output`: see [`bake`].
 ///
@@ -268,7 +250,7 @@ fn bake_to(
     let mut gathered = gather(inputs, &context, &mut origins, stream, progress)?;
     let schema = final_schema(options, context.typed.as_ref())?;
     let base = match (base, &schema) {
-        (Some(base), Some(schema)) => Some(rebase::convert_base(base, schema, &context, &mut gathered.bad_rows)?),
+        (Some(base), Some(schema)) => Some(old_table::convert_base(base, schema, &context, &mut gathered.bad_rows)?),
         (base, _) => base,
     };
     let read_bytes = gathered.inputs.iter().map(|input| input.len_bytes).sum();
@@ -379,7 +361,7 @@ fn merge_to(
     check_slots(options, output)?;
     let pool = budget.thread_pool()?;
     let context = Context { options, typed: None, budget: &budget, pool: &pool };
-    rebase::align_tables(&mut base, &mut opened, &context)?;
+    old_table::align_tables(&mut base, &mut opened, &context)?;
     let schema = base.iter().chain(&opened).next().and_then(|first| first.schema.clone());
     let finish = Finish { context: &context, origins: &origins, schema, output, progress, clock };
     finish.run(Gathered::empty(kind), OldTables { base, tables: opened })

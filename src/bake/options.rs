@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::bad_rows::BadRows;
-use super::cancel::Cancel;
 use super::columns::{Column, ValueSpec};
 use super::keys::Keys;
-use super::progress::Progress;
+use super::place::Cancel;
+use super::report::Progress;
 use crate::progress::WithProgress;
 use crate::replace::ReplaceRules;
 use crate::slot_set::SlotSet;

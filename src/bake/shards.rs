@@ -9,8 +9,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use super::budget::Context;
 use super::combine::{SortedParts, each_row};
-use super::context::Context;
 use super::error::BakeError;
 use super::report::Report;
 use super::sort::Tally;

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::context::Context;
+use super::budget::Context;
 use super::error::BakeError;
 use super::options::Duplicates;
 use super::place::NewFile;

@@ -4,13 +4,11 @@
 //! pieces: see [`piece`]. To add a format, add a variant to [`Format`], a module in this folder, a line to [`open`],
 //! and a line to `baker`'s list of formats (`FORMATS` in `bin/baker/args.rs`).
 
-mod cut;
 mod delimited;
 mod json_lines;
 mod pack;
 #[cfg(feature = "parquet")]
 mod parquet;
-mod quoting;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -20,16 +18,12 @@ use std::sync::Arc;
 
 use twox_hash::XxHash3_128;
 
+use super::budget::Context;
 use super::columns::ColumnsFault;
-use super::context::Context;
-use super::error::BakeError;
-use super::fill::Filler;
-use super::input::row_piece::RowPiece;
-use super::input::{Compression, FillRows, Input, InputFacts, OpenInput, Opened};
+use super::error::{BakeError, Remedy};
+use super::input::{Compression, FillRows, Input, InputFacts, OpenInput, Opened, RowPiece};
 use super::options::Format;
-use super::origins::RowUnit;
-use super::remedy::Remedy;
-use super::row::{InputRow, RowSink};
+use super::row::{Filler, InputRow, RowSink};
 use super::typed::row_builder::RowBuilder;
 use crate::typed::Schema;
 use delimited::DelimitedFormat;
@@ -156,6 +150,17 @@ impl ParsePiece for MemoryPiece {
     fn into_buffer(self: Box<Self>) -> Option<Vec<u8>> {
         Some(self.rows.into_buffer())
     }
+}
+
+/// The unit in which messages count the rows of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::bake) enum RowUnit {
+    /// Lines of text, counted from 1.
+    Line,
+    /// Rows, counted from 1.
+    Row,
+    /// Rows of a table, counted from 0.
+    TableRow,
 }
 
 /// Reads one input, in pieces.

@@ -15,7 +15,7 @@
 
 use std::str;
 
-use crate::bake::row_fault::RowFault;
+use crate::bake::error::RowFault;
 use crate::bake::typed::row_builder::RowBuilder;
 
 /// The value of one column in one row.

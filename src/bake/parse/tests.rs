@@ -1,15 +1,13 @@
 //! Tests that cut random text into short pieces, and a row sink that the tests of all formats use.
 
-use super::cut::{CutError, Cutter};
 use super::delimited::{DelimitedParser, Fields};
 use super::json_lines::JsonLinesParser;
 use super::pack::ValueColumns;
-use super::text::TextParser;
+use super::text::{CutError, Cutter, TextParser};
 use crate::bake::columns::Column;
-use crate::bake::error::BakeError;
+use crate::bake::error::{BakeError, RowFault};
 use crate::bake::options::Options;
 use crate::bake::row::{InputRow, RowSink};
-use crate::bake::row_fault::RowFault;
 
 /// Collects rows as text: `line: key = value`, followed by ` ! field` if the row has a field in the delete column. Bad
 /// rows are collected as `line: fault [text]`.

@@ -4,9 +4,8 @@
 //! rows of all sources. Each inner node stores the source that lost its match. After the winner's row is taken, only
 //! the matches between the winner's leaf and the root are repeated.
 
-use super::held_row::HeldRow;
 use super::sorted_rows::{BASE_RANK, SortedRows};
-use super::{Duplicate, Tally};
+use super::{Duplicate, HeldRow, Tally};
 use crate::bake::error::BakeError;
 use crate::format::key::Key;
 

@@ -2,10 +2,10 @@
 
 use memmap2::{Advice, MmapMut};
 
-use super::held_row::HeldRow;
+use super::HeldRow;
 use crate::bake::bad_rows::BadRow;
+use crate::bake::error::RowFault;
 use crate::bake::keys::canonical_decimal;
-use crate::bake::row_fault::RowFault;
 use crate::format::FormatError;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, VALUE_LEN_MAX_BYTES};

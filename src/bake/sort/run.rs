@@ -4,9 +4,8 @@ use rayon::ThreadPool;
 use rayon::iter::ParallelIterator;
 use rayon::slice::{ParallelSlice, ParallelSliceMut};
 
-use super::held_row::HeldRow;
 use super::parsed_piece::ParsedPiece;
-use super::{Duplicate, Tally};
+use super::{Duplicate, HeldRow, Tally};
 use crate::bake::keys::canonical_decimal;
 use crate::bake::options::Duplicates;
 use crate::format::key::{Key, KeyKind};

@@ -5,12 +5,10 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::block_sums::BlockSums;
-use super::blocks::{BlockReader, Extent};
-use super::held_row::HeldRow;
+use super::blocks::{BlockReader, BlockSums, Extent};
 use super::run::SortedRun;
 use super::spill::SpilledRun;
-use super::{ExtentOwner, OriginJumps};
+use super::{ExtentOwner, HeldRow, OriginJumps};
 use crate::bake::error::BakeError;
 use crate::bake::table::WrittenRecords;
 use crate::format::FormatError;

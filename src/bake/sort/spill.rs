@@ -9,10 +9,8 @@ use std::sync::Arc;
 
 use zerocopy::little_endian::U64;
 
-use super::ExtentOwner;
-use super::block_sums::BlockSums;
-use super::blocks::Extent;
-use super::held_row::HeldRow;
+use super::blocks::{BlockSums, Extent};
+use super::{ExtentOwner, HeldRow};
 use crate::folder::unnamed_file_in;
 use crate::format::checksum::block_sum;
 use crate::format::key::{Key, KeyKind};
@@ -106,7 +104,7 @@ pub(in crate::bake) struct RunWriter<'s> {
 
 impl RunWriter<'_> {
     /// Adds a row. `origin` (the row's input and line) minus the run's first origin must be less than
-    /// [`LINES_MAX`](super::held_row::LINES_MAX).
+    /// [`LINES_MAX`](super::LINES_MAX).
     pub(in crate::bake) fn push(&mut self, row: &HeldRow<'_>, origin: u64) -> io::Result<()> {
         let run = &mut self.run;
         let at = run.extent.len_bytes + self.pending.len() as u64;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use memchr::memchr;
 use serde_json::value::RawValue;
 
-use crate::bake::row_fault::RowFault;
+use crate::bake::error::RowFault;
 use crate::format::FormatError;
 use crate::typed::{
     Caster, Column, ColumnError, ColumnType, RowEncoder, Schema, TextParser, TypedRow, Value, write_text,

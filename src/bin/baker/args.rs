@@ -10,8 +10,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use zero_kv::DEFAULT_FILE;
 use zero_kv::bake::{
-    BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Shards, TypedColumns, ValueSpec, Verify,
-    parse_types,
+    BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Shards, TypedColumns, ValueSpec, Verify, parse_types,
 };
 use zero_kv::cli::examples::{CommandExamples, add_examples};
 use zero_kv::cli::generate;

@@ -1,25 +1,27 @@
 //! Delimited text (RFC 4180).
 //!
-//! In a piece without quotes, fields are the bytes between delimiters. Pieces with quotes are parsed by `quoting`.
+//! In a piece without quotes, fields are the bytes between delimiters. The crate `csv` parses pieces with quotes, and this module rejects the
+//! malformed quotes that it accepts.
 //!
 //! Reasons and evidence: `docs/decisions/bake-text.md`.
 
 mod columns;
-mod typed;
 
+use std::io::{Chain, Read};
+use std::iter::Peekable;
 use std::ops::{ControlFlow, Range};
+use std::vec;
 
-use super::cut::TextPiece;
+use csv::{ByteRecord, ReaderBuilder, Terminator};
+
 use super::pack::{Cell, ValueColumns};
-use super::quoting::{QuotedRecords, Record};
-use super::text::{TextFormat, TextParser};
-use crate::bake::error::BakeError;
+use super::text::{TextFormat, TextParser, TextPiece, quote_faults};
+use crate::bake::error::{BakeError, RowFault};
 use crate::bake::options::Options;
 use crate::bake::row::{InputRow, RowSink, is_removed};
-use crate::bake::row_fault::RowFault;
 use crate::bake::typed::TypedPlan;
 use crate::bake::typed::infer::INFERENCE_LEN_BYTES;
-use typed::UntypedColumns;
+use columns::UntypedColumns;
 
 /// The format of delimited text, with a delimiter and the options of the bake.
 pub(super) struct DelimitedFormat<'o> {
@@ -77,7 +79,7 @@ impl<'o> DelimitedFormat<'o> {
     fn fields(&self, input: &str, first: &Record<'_>) -> Result<Found<'o>, BakeError> {
         match self.typed {
             None => columns::find(self.options, input, first).map(Found::Fields),
-            Some(plan) => typed::find(self.options, plan, input, first),
+            Some(plan) => columns::find_typed(self.options, plan, input, first),
         }
     }
 }
@@ -208,6 +210,89 @@ impl Records {
             }
         }
         Ok(())
+    }
+}
+
+/// Finds the rows of delimited text with quotes, and their fields.
+struct QuotedRecords<'p> {
+    bytes: &'p [u8],
+    faults: Peekable<vec::IntoIter<(usize, RowFault)>>,
+    reader: csv::Reader<Chain<&'static [u8], &'p [u8]>>,
+    record: ByteRecord,
+    next_line: u64,
+    end: usize,
+}
+
+/// A row of delimited text and its fields, before the key and value are selected.
+struct Record<'a> {
+    line: u64,
+    /// The row's text in the piece, without its line end.
+    text: &'a [u8],
+    /// The offset, in the piece, of the first byte after the row's line end.
+    end: usize,
+    fault: Option<RowFault>,
+    /// The bytes that contain the texts of all fields. `ranges` has the range of each field.
+    buffer: &'a [u8],
+    ranges: &'a [Range<usize>],
+}
+
+impl<'a> Record<'a> {
+    fn fields(&self) -> impl ExactSizeIterator<Item = &'a [u8]> {
+        self.ranges.iter().map(|range| &self.buffer[range.clone()])
+    }
+
+    #[inline]
+    fn field(&self, index: usize) -> &'a [u8] {
+        &self.buffer[self.ranges[index].clone()]
+    }
+}
+
+impl<'p> QuotedRecords<'p> {
+    fn new(bytes: &'p [u8], first_line: u64, delimiter: u8) -> Self {
+        // With this terminator, the reader treats a carriage return like any other byte. If a line feed follows, `next`
+        // removes the carriage return from the last field. The line feed before `bytes` is a blank line, which the
+        // reader skips. Without this line feed, the reader would remove a byte order mark at the start of every piece,
+        // although only the start of an input can have one.
+        let reader = ReaderBuilder::new()
+            .delimiter(delimiter)
+            .terminator(Terminator::Any(b'\n'))
+            .has_headers(false)
+            .flexible(true)
+            .from_reader(b"\n".chain(bytes));
+        let faults = quote_faults(bytes, delimiter).into_iter().peekable();
+        QuotedRecords { bytes, faults, reader, record: ByteRecord::new(), next_line: first_line, end: 0 }
+    }
+
+    /// Returns the next row of text. Stores the ranges of its fields in `ranges`.
+    fn next<'s>(&'s mut self, ranges: &'s mut Vec<Range<usize>>) -> Option<Record<'s>> {
+        let (line, text, fault) = loop {
+            // Reading from memory does not fail.
+            if !self.reader.read_byte_record(&mut self.record).unwrap_or(false) {
+                return None;
+            }
+            let read_to = self.reader.position().byte() as usize - 1;
+            let blank_lines = self.bytes[self.end..read_to].iter().take_while(|byte| **byte == b'\n').count();
+            let line = self.next_line + blank_lines as u64;
+            let whole = &self.bytes[self.end + blank_lines..read_to];
+            let with_return = whole.strip_suffix(b"\r\n");
+            let text = with_return.or(whole.strip_suffix(b"\n")).unwrap_or(whole);
+            self.end = read_to;
+            self.next_line = line + memchr::memchr_iter(b'\n', whole).count() as u64;
+            let mut fault = None;
+            while let Some((_, found)) = self.faults.next_if(|(at, _)| *at < read_to) {
+                fault.get_or_insert(found);
+            }
+            let record = &self.record;
+            ranges.clear();
+            ranges.extend((0..record.len()).map(|field| record.range(field).expect("a field of the record")));
+            if let (Some(last), Some(_)) = (ranges.last_mut(), with_return) {
+                last.end -= 1;
+            }
+            if !text.is_empty() {
+                break (line, text, fault);
+            }
+        };
+        Some(Record { line, text, end: self.end, fault, buffer: self.record.as_slice(), ranges })
     }
 }
 

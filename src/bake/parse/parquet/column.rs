@@ -24,8 +24,8 @@ use ::parquet::schema::types::ColumnDescriptor;
 use chrono::{DateTime, NaiveTime, SecondsFormat, Utc};
 
 use crate::bake::columns::{ColumnRole, ColumnsFault};
+use crate::bake::error::RowFault;
 use crate::bake::parse::pack::Cell;
-use crate::bake::row_fault::RowFault;
 use crate::typed;
 
 const DECIMAL_DIGITS_MAX: i32 = 38;

@@ -24,17 +24,13 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
 use super::pack::{Packer, ValueColumns};
-use super::{ParsePiece, Piece, PieceReader};
+use super::{ParsePiece, Piece, PieceReader, RowUnit};
+use crate::bake::budget::Context;
 use crate::bake::columns::{Column, ColumnRole, ColumnsFault, ValueSpec};
-use crate::bake::context::Context;
-use crate::bake::error::BakeError;
-use crate::bake::fill::Filler;
+use crate::bake::error::{BakeError, Remedy, RowFault};
 use crate::bake::input::{InputFacts, OpenInput};
 use crate::bake::options::Options;
-use crate::bake::origins::RowUnit;
-use crate::bake::remedy::Remedy;
-use crate::bake::row::{InputRow, RowSink, value_unless_removed};
-use crate::bake::row_fault::RowFault;
+use crate::bake::row::{Filler, InputRow, RowSink, value_unless_removed};
 use crate::bake::typed::TypedPlan;
 use column::{Cells, ColumnType, Cursor};
 
