@@ -54,7 +54,7 @@ fn a_file_is_created_only_if_nothing_has_its_name() {
             let new = || {
                 let mut new = folder.new_file().unwrap();
                 if is_hidden {
-                    let (file, hidden) = new_file::with_hidden_name(|hidden| folder.create(hidden)).unwrap();
+                    let (file, hidden) = with_hidden_name(|hidden| folder.create(hidden)).unwrap();
                     assert!(is_hidden_name(&hidden));
                     new = new.with_hidden(file, hidden);
                 }

@@ -3,12 +3,14 @@
 //! In: requests of the crate `object_store`, which reads bodies until they end, and allocates what headers announce.
 //! Out: responses whose bodies, lengths, and times are within limits. A body that is longer than what was requested, and the whole
 //! object instead of a range, are errors whose bodies are not read; of the body of an error, only the beginning is read.
-//! Requests wait while the store is [`Busy`]. Redirects are followed only where they are safe: see [`Redirects`].
+//! Requests wait while the store is [`Busy`]: it has stated how long (`Retry-After`). A command can set a deadline, so that
+//! it does not wait for a pause that ends later, and learns what it waits for. Redirects are followed only where they are safe: see [`Redirects`].
 
+use std::fmt::{self, Debug, Formatter};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
@@ -17,15 +19,14 @@ use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
-use reqwest::header::{HeaderMap, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{StatusCode, Url};
 use thiserror::Error;
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::busy::Busy;
-use super::foreign_text::one_line;
-use super::limits::{FILE_LEN_MAX_BYTES, MANIFEST_LEN_MAX_BYTES};
+use super::limits::{FILE_LEN_MAX_BYTES, MANIFEST_LEN_MAX_BYTES, one_line};
+use crate::sync::unpoisoned;
 
 /// The maximum length of a body that does not belong to a requested range: of a document, or of a page of a listing.
 const BODY_LEN_MAX_BYTES: u64 = MANIFEST_LEN_MAX_BYTES;
@@ -369,6 +370,109 @@ async fn read_error(body: HttpResponseBody) -> Vec<u8> {
     String::from_utf8_lossy(&bytes).into_owned().into_bytes()
 }
 
+/// The maximum time that requests wait because a store is busy.
+const BUSY_MAX: Duration = Duration::from_secs(60);
+/// After this time, the user of a command learns why it waits.
+const NOTICE_AFTER: Duration = Duration::from_secs(2);
+
+/// Shows a message to the user of a command.
+type Notice = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The pause that a store has asked for, and who waits for its end.
+#[derive(Default)]
+pub(super) struct Busy(Mutex<State>);
+
+#[derive(Clone, Default)]
+struct State {
+    pause: Option<Pause>,
+    /// Requests fail at once if they would have to wait longer.
+    deadline: Option<Instant>,
+    notice: Option<Notice>,
+    /// The end of the pause that was noticed.
+    noticed: Option<Instant>,
+}
+
+#[derive(Clone, Copy)]
+struct Pause {
+    end: Instant,
+    status: StatusCode,
+}
+
+/// A pause that ends after the deadline.
+#[derive(Debug, Error)]
+#[error("the store is busy (status {}), and asks to wait {left_s} s more, which is longer than this command may wait", status.as_u16())]
+pub(super) struct TooBusy {
+    status: StatusCode,
+    left_s: u64,
+}
+
+impl Busy {
+    /// Sets the time that no pause may exceed, and a function that shows a message about each pause longer than
+    /// [`NOTICE_AFTER`].
+    pub(super) fn set_patience(&self, deadline: Option<Instant>, notice: Notice) {
+        let mut state = unpoisoned(&self.0);
+        (state.deadline, state.notice) = (deadline, Some(notice));
+    }
+
+    /// Waits until the store accepts requests again. Fails if that is after the deadline.
+    pub(super) async fn wait(&self) -> Result<(), HttpError> {
+        let (now, State { pause, deadline, .. }) = (Instant::now(), unpoisoned(&self.0).clone());
+        let Some(Pause { end, status }) = pause.filter(|pause| pause.end > now) else { return Ok(()) };
+        if deadline.is_some_and(|deadline| deadline < end) {
+            let left_s = (end - now).as_secs_f64().ceil() as u64;
+            // The crate does not repeat such requests.
+            return Err(HttpError::new(HttpErrorKind::Decode, TooBusy { status, left_s }));
+        }
+        sleep_until(end.min(now + NOTICE_AFTER)).await;
+        self.notice(end, status);
+        sleep_until(end).await;
+        Ok(())
+    }
+
+    /// Reports a pause that has not ended, once for all requests that wait.
+    fn notice(&self, end: Instant, status: StatusCode) {
+        let left = end.saturating_duration_since(Instant::now());
+        let mut state = unpoisoned(&self.0);
+        if left.is_zero() || state.noticed.replace(end) == Some(end) {
+            return;
+        }
+        let Some(notice) = state.notice.clone() else { return };
+        drop(state);
+        let (left_s, status) = (left.as_secs_f64().ceil(), status.as_u16());
+        notice(&format!("the store is busy (status {status}), and asked to wait {left_s} s more: waiting"));
+    }
+
+    /// Records a response that asks for a pause.
+    pub(super) fn record(&self, status: StatusCode, headers: &HeaderMap) {
+        if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
+            return;
+        }
+        let pause = headers.get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?));
+        if let Some(pause) = pause {
+            let (mut state, end) = (unpoisoned(&self.0), Instant::now() + pause.min(BUSY_MAX));
+            if state.pause.is_none_or(|pause| pause.end < end) {
+                state.pause = Some(Pause { end, status });
+            }
+        }
+    }
+}
+
+impl Debug for Busy {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let pause = unpoisoned(&self.0).pause.map(|pause| pause.end);
+        formatter.debug_tuple("Busy").field(&pause).finish()
+    }
+}
+
+/// Parses `Retry-After`: a number of seconds, or a date.
+fn retry_after(value: &str) -> Option<Duration> {
+    if let Ok(seconds) = value.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = chrono::DateTime::parse_from_rfc2822(value.trim()).ok()?;
+    SystemTime::from(date).duration_since(SystemTime::now()).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -422,6 +526,18 @@ mod tests {
         }
         for value in ["35184372088833", "bytes 0-18446744073709551615/5", "bytes 0-4/99999999999999999999999"] {
             assert!(!is_within_limits(value), "{value}");
+        }
+    }
+
+    #[test]
+    fn pauses_are_seconds_or_dates() {
+        assert_eq!(retry_after(" 120 "), Some(Duration::from_secs(120)));
+        assert_eq!(retry_after("18446744073709551615"), Some(Duration::from_secs(u64::MAX)));
+        let future = chrono::DateTime::<chrono::Utc>::from(SystemTime::now() + Duration::from_secs(3000));
+        let pause = retry_after(&future.format("%a, %d %b %Y %H:%M:%S GMT").to_string()).unwrap();
+        assert!(pause <= Duration::from_secs(3000) && pause > Duration::from_secs(2000), "{pause:?}");
+        for none in ["Wed, 21 Oct 2015 07:28:00 GMT", "", "-1", "soon", "1.5"] {
+            assert_eq!(retry_after(none), None, "{none}");
         }
     }
 }

@@ -25,8 +25,6 @@ use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use twox_hash::XxHash3_64;
 
 use super::Record;
-use super::bandwidth::Bandwidth;
-use super::disk::{check_space, remove, sync_folder, with_suffix};
 use super::document::{decode, encode};
 use super::download::{download, open_verified, verify};
 use super::error::PublishError;
@@ -34,7 +32,7 @@ use super::limits::{MANIFEST_LEN_MAX_BYTES, RECORD_LEN_MAX_BYTES};
 use super::location::Location;
 use super::manifest::{Entry, Manifest};
 use super::partial::salvage;
-use super::transfer::OnProgress;
+use super::transfer::{Bandwidth, OnProgress, check_space, remove, sync_folder, with_suffix};
 use crate::Lookup;
 use crate::bake::{self, BakeError, Cancel, Options};
 use crate::cluster::SlotSet;

@@ -10,16 +10,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::bandwidth::Bandwidth;
 use super::change::Change;
-use super::disk::remove;
 use super::document::Series;
 use super::download::download;
 use super::error::PublishError;
 use super::limits::STATE_LEN_MAX_BYTES;
 use super::manifest::{Entry, Manifest};
 use super::publication::{COMMITS_MAX, CommitOptions, Publication};
-use super::transfer::{TransferProgress, check, until_canceled};
+use super::transfer::{Bandwidth, TransferProgress, check, remove, until_canceled};
 use super::upload::{ShardFile, is_job, upload};
 use crate::bake::Cancel;
 use crate::folder::Folder;

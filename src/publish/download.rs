@@ -22,15 +22,14 @@ use rustix::fs::{Advice, fadvise};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 
-use super::bandwidth::Bandwidth;
 use super::bounded_http::{Streamed, is_range_ignored};
-use super::disk::{allocated_bytes, check_space, remove, write_error};
 use super::error::PublishError;
 use super::location::Location;
 use super::manifest::{Entry, key_kind_name, schema_names};
 use super::partial::{ByteRanges, DownloadState, Partial};
 use super::transfer::{
-    ATTEMPTS_MAX, OnProgress, PART_LEN_BYTES, Parts, REQUESTS_MAX, Stage, TransferProgress, back_off, check,
+    ATTEMPTS_MAX, Bandwidth, OnProgress, PART_LEN_BYTES, Parts, REQUESTS_MAX, Stage, TransferProgress, allocated_bytes,
+    back_off, check, check_space, remove, write_error,
 };
 use crate::Lookup;
 use crate::bake::Cancel;

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::bounded_http::{NoBucket, cause_of};
-use super::busy::TooBusy;
+use super::bounded_http::{NoBucket, TooBusy, cause_of};
 use super::change::Change;
-use super::foreign_text::one_line;
+use super::limits::one_line;
 use super::local_store::STORE;
 use crate::bake::BakeError;
 use crate::canary::CanaryError;

@@ -19,20 +19,20 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::Record;
-use super::bandwidth::Bandwidth;
 use super::cache::{Cache, Kept, Wanted};
 use super::change::Change;
-use super::document::{Series, decode, encode};
+use super::document::Series;
 use super::error::{FailureKind, PublishError};
-use super::follow_control::{FollowControl, FollowFacts, FollowOptions, age_s};
+use super::follow_control::{
+    ClusterMember, FollowControl, FollowFacts, FollowOptions, activate_topology, age_s, restore_topology,
+};
+use super::instructions::read_topology;
 use super::location::Location;
 use super::manifest::Manifest;
-use super::membership::{self, ClusterMember};
 use super::node::{Action, Event, Found, Goal, NodeMachine, NodeOptions, Polled, Read, SwapFailure, valid_slots};
 use super::pin::{Decision, Pin};
-use super::publication::Publication;
-use super::status::NodeStatus;
-use super::transfer::{TransferProgress, random_bytes, until_canceled};
+use super::status::{Namesakes, NodeStatus};
+use super::transfer::{Bandwidth, TransferProgress, random_bytes, until_canceled};
 use crate::bake::Cancel;
 use crate::cluster::{SlotSet, Topology, node_id_problem};
 use crate::sync::unpoisoned;
@@ -190,7 +190,7 @@ impl Follower {
     fn machine(&mut self) -> &mut NodeMachine {
         if self.machine.is_none() {
             let topology = match &mut *unpoisoned(&self.folder.member) {
-                Some(member) => Some(membership::restore(&mut **member, self.folder.cache().folder())),
+                Some(member) => Some(restore_topology(&mut **member, self.folder.cache().folder())),
                 None => None,
             };
             let record = self.folder.cache().record();
@@ -435,7 +435,7 @@ impl Follower {
 
     fn activate(&self, topology: &Topology) -> Result<(), PublishError> {
         match &mut *unpoisoned(&self.folder.member) {
-            Some(member) => membership::activate(&mut **member, topology, self.folder.cache().folder()),
+            Some(member) => activate_topology(&mut **member, topology, self.folder.cache().folder()),
             None => Ok(()),
         }
     }
@@ -675,149 +675,5 @@ async fn read_status(location: &Location, node: &str) -> Result<Option<NodeStatu
         }
         Err(object_store::Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(location.fault(&object)(error)),
-    }
-}
-
-/// How long another process is reported after its last report was found. A process reports at least once per minute.
-const REMEMBERED_MAX: Duration = Duration::from_secs(180);
-
-/// The instance of a process, and what it has found of others.
-pub(super) struct Namesakes {
-    instance: String,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// Whether a report of this process has reached the store.
-    has_reported: bool,
-    /// The instance of another process, and when its report was found.
-    found: Option<(String, Instant)>,
-}
-
-impl Namesakes {
-    pub(super) fn new() -> Namesakes {
-        let instance = format!("{:016x}", u64::from_le_bytes(random_bytes()));
-        Namesakes { instance, state: Mutex::default() }
-    }
-
-    pub(super) fn instance(&self) -> &str {
-        &self.instance
-    }
-
-    /// Returns the instance of another process that reports under the name, or an empty text.
-    pub(super) fn other(&self) -> String {
-        self.other_at(Instant::now())
-    }
-
-    fn other_at(&self, now: Instant) -> String {
-        let state = unpoisoned(&self.state);
-        let found = state.found.as_ref().filter(|(_, at)| now.saturating_duration_since(*at) < REMEMBERED_MAX);
-        found.map(|(instance, _)| instance.clone()).unwrap_or_default()
-    }
-
-    /// Writes a status, after a look at the one that it replaces.
-    pub(super) async fn report(&self, location: &Location, mut status: NodeStatus) -> Result<(), PublishError> {
-        // What cannot be read now is read before the next report.
-        if let Ok(Some(found)) = NodeStatus::read(location, &status.node).await {
-            self.found(&found.instance, Instant::now());
-        }
-        (status.instance, status.other_instance) = (self.instance.clone(), self.other());
-        status.write(location).await?;
-        unpoisoned(&self.state).has_reported = true;
-        Ok(())
-    }
-
-    /// Records the instance of the status in the store, which is empty if an earlier version wrote it.
-    fn found(&self, instance: &str, now: Instant) {
-        let mut state = unpoisoned(&self.state);
-        if state.has_reported && !instance.is_empty() && instance != self.instance {
-            state.found = Some((instance.to_owned(), now));
-        }
-    }
-}
-
-impl Publication {
-    /// Returns the newest topology, or the one with a number. Returns `None` if there is none.
-    ///
-    /// # Errors
-    /// [`PublishError::Document`], [`PublishError::Store`].
-    pub fn topology(&self, number: Option<u64>) -> Result<Option<Topology>, PublishError> {
-        self.block_on(async |location| {
-            let number = match number {
-                Some(number) => number,
-                None => location.highest(Series::Topologies, 0).await?,
-            };
-            read_topology(location, number).await
-        })
-    }
-
-    /// Creates a topology. Its number must follow the number of the newest one. Nodes put it into effect when the
-    /// primaries of all slots have their rows.
-    ///
-    /// # Errors
-    /// [`PublishError::Topology`] if the topology is not valid, or if another one has its number;
-    /// [`PublishError::Store`].
-    pub fn create_topology(&self, topology: &Topology) -> Result<(), PublishError> {
-        self.block_on(async |_| self.create_topology_async(topology).await)
-    }
-
-    pub(super) async fn create_topology_async(&self, topology: &Topology) -> Result<(), PublishError> {
-        let (location, number) = (&self.location, topology.number);
-        let rejected = |problem: String| PublishError::Topology { url: self.url().to_owned(), problem };
-        topology.check().map_err(|error| rejected(error.to_string()))?;
-        location.check_writable()?;
-        let (last, json) = (self.last_used(Series::Topologies).await?, encode(topology));
-        let is_created = match number == last {
-            // The creation of the newest topology may be repeated, because its first outcome may be unknown.
-            true => read_topology(location, number).await?.is_some_and(|newest| encode(&newest) == json),
-            false => number == last + 1 && location.create_document(Series::Topologies, number, &json).await?,
-        };
-        if !is_created {
-            let last = last.max(location.highest(Series::Topologies, 0).await?);
-            return Err(rejected(format!(
-                "the topology has number {number}, expected {}: another topology was created first: read it, and apply \
-                 the change to it",
-                last + 1
-            )));
-        }
-        Ok(())
-    }
-}
-
-/// Reads the topology with a number. Returns `None` if there is none.
-async fn read_topology(location: &Location, number: u64) -> Result<Option<Topology>, PublishError> {
-    let decode = |json: &[u8]| {
-        let topology: Topology = decode(json)?;
-        match topology.check() {
-            Ok(()) if topology.number == number => Ok(topology),
-            Ok(()) => Err(format!("is topology {}, expected {number}: create the next topology", topology.number)),
-            Err(error) => Err(format!("{error}: create the next topology")),
-        }
-    };
-    location.read_document(Series::Topologies, number, decode).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn another_process_is_reported_only_while_it_reports() {
-        let (namesakes, start) = (Namesakes::new(), Instant::now());
-        let at = |seconds| start + Duration::from_secs(seconds);
-        // The process that ran before.
-        namesakes.found("before", at(0));
-        assert_eq!(namesakes.other_at(at(0)), "");
-        unpoisoned(&namesakes.state).has_reported = true;
-        for own in [namesakes.instance().to_owned(), String::new()] {
-            namesakes.found(&own, at(1));
-            assert_eq!(namesakes.other_at(at(1)), "");
-        }
-        namesakes.found("other", at(60));
-        namesakes.found(namesakes.instance(), at(61));
-        assert_eq!((namesakes.other_at(at(60)), namesakes.other_at(at(239))), ("other".into(), "other".into()));
-        assert_eq!(namesakes.other_at(at(240)), "");
-        assert_ne!(Namesakes::new().instance(), namesakes.instance());
     }
 }

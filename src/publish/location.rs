@@ -16,8 +16,7 @@ use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
-use super::bounded_http::{BoundedConnector, Redirects};
-use super::busy::Busy;
+use super::bounded_http::{BoundedConnector, Busy, Redirects};
 use super::error::{PublishError, StoreFault};
 use super::local_store::LocalStore;
 use crate::folder::Folder;

@@ -10,11 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::change::Facts;
 use super::document::Series;
 use super::error::PublishError;
-use super::foreign_text::one_line;
 use super::limits::{
     self, ALLOWED_MAX, CANARIES_MAX, COLUMN_COUNT_MAX, COLUMN_LEN_MAX_BYTES, ENTRIES_MAX, FILE_LEN_MAX_BYTES,
     KEY_LEN_MAX_BYTES, NOTE_LEN_MAX_BYTES, NUMBER_MAX, OBJECT_LEN_MAX_BYTES, ROW_COUNT_MAX, TEXT_LEN_MAX_BYTES,
-    check_count, check_len, check_number,
+    check_count, check_len, check_number, one_line,
 };
 use super::location::Location;
 use crate::Lookup;

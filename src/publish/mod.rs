@@ -15,38 +15,31 @@
 //! status/NODE.json              overwritten by each node
 //! ```
 //!
-//! `location` parses URLs, `document` reads the small objects, `create` creates them, and `numbers` finds the numbers
-//! that were used. `manifest`, `pin`, `policy`, and `status` define them. Nothing in a store is trusted: `limits` bounds the
-//! numbers and lengths of documents, `bounded_http` the responses, and `foreign_text` what is shown of them. `upload` and
-//! `download` transfer files. [`Publication`] has the operations of publishers and operators: `change` compares a
-//! generation with the one before it, `copy` copies generations between tables, and `shard` has the operations of engines
-//! that bake a table in many processes. [`Follower`] is a node: `node` makes its decisions, `follow` carries them out,
-//! a `cache` keeps its files, and `namesakes` notices other processes with its name.
+//! `location` parses URLs, and `document` creates and reads the small objects. `manifest`, `pin`, `instructions`, and `status`
+//! define them. Nothing in a store is trusted: `limits` bounds the numbers and lengths of documents and what is shown of
+//! them, and `bounded_http` the responses. `upload` and `download` transfer files. [`Publication`] has the operations of
+//! publishers and operators: `change` compares a generation with the one before it, `copy` copies generations between
+//! tables, and `shard` has the operations of engines that bake a table in many processes. [`Follower`] is a node: `node`
+//! makes its decisions, `follow` carries them out, and a `cache` keeps its files.
 
-mod bandwidth;
 mod bounded_http;
-mod busy;
 mod cache;
 mod change;
 mod copy;
-mod create;
-mod disk;
 mod document;
 mod download;
 mod error;
 mod follow;
 mod follow_control;
-mod foreign_text;
 mod garbage;
+mod instructions;
 mod limits;
 mod local_store;
 mod location;
 mod manifest;
-mod membership;
 mod node;
 mod partial;
 mod pin;
-mod policy;
 mod probe;
 mod publication;
 mod shard;
@@ -69,20 +62,18 @@ pub use error::PublishError;
 pub use error::{FailureKind, StoreFault};
 pub use follow::Follower;
 #[doc(hidden)]
-pub use follow_control::FollowFacts;
+pub use follow_control::{ClusterMember, FollowFacts};
 pub use follow_control::{FollowControl, FollowOptions};
 #[doc(hidden)]
 pub use garbage::{Garbage, GarbageRules};
+#[doc(hidden)]
+pub use instructions::Policy;
 use limits::{EARLIER_SLOTS_MAX, NUMBER_MAX, RANGES_MAX};
 pub use manifest::{Entry, MANIFEST_FORMAT, Manifest};
-#[doc(hidden)]
-pub use membership::ClusterMember;
 #[doc(hidden)]
 pub use node::Polled;
 #[doc(hidden)]
 pub use pin::{Decision, Pin};
-#[doc(hidden)]
-pub use policy::Policy;
 #[doc(hidden)]
 pub use probe::StoreProbe;
 #[doc(hidden)]

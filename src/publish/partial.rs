@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::disk::{check_space, remove, with_suffix};
 use super::error::PublishError;
 use super::limits::{self, STATE_LEN_MAX_BYTES};
 use super::location::Location;
 use super::manifest::Entry;
+use super::transfer::{check_space, remove, with_suffix};
 use crate::bake::Cancel;
 use crate::folder::Folder;
 use crate::format::header::{HEADER_LEN_BYTES, Layout};

@@ -7,8 +7,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::create::pause_after_race;
-use super::document::{Series, decode, encode};
+use super::document::{Series, decode, encode, pause_after_race};
 use super::error::PublishError;
 use super::limits::{self, NODES_MAX, NUMBER_MAX, TEXT_LEN_MAX_BYTES, check_count, check_len, check_number};
 use super::location::Location;

@@ -11,7 +11,7 @@ use futures_util::stream::{self, StreamExt};
 use object_store::ObjectMeta;
 use serde::Serialize;
 
-use super::create::is_taken;
+use super::document::is_taken;
 use super::error::PublishError;
 use super::location::Location;
 use super::transfer::{PART_LEN_BYTES, REQUESTS_MAX, random_bytes};

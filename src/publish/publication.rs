@@ -10,12 +10,9 @@ use futures_util::stream::{self, StreamExt};
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::bandwidth::Bandwidth;
 use super::cache::{Target, fetch_merged};
 use super::change::{Change, Facts};
-use super::create::pause_after_race;
-use super::disk::with_suffix;
-use super::document::{Series, encode};
+use super::document::{Series, encode, pause_after_race};
 use super::download::download;
 use super::error::{PublishError, StoreFault};
 use super::garbage::{self, Garbage, GarbageRules};
@@ -25,7 +22,9 @@ use super::manifest::{Entry, Manifest, check_coverage, check_note_and_canaries, 
 use super::pin::{Decision, Pin};
 use super::probe::{self, StoreProbe};
 use super::status::{NodeReports, NodeStatus, READS_MAX};
-use super::transfer::{REQUESTS_MAX, TransferProgress, TransferRuntime, random_bytes, until_canceled};
+use super::transfer::{
+    Bandwidth, REQUESTS_MAX, TransferProgress, TransferRuntime, random_bytes, until_canceled, with_suffix,
+};
 use super::upload::{ShardFile, upload};
 use crate::Lookup;
 use crate::bake::Cancel;

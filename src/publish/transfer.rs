@@ -1,13 +1,22 @@
-//! What uploads and downloads share: progress, cancellation, and the division of objects into parts.
+//! What uploads and downloads share: progress, cancellation, the division of objects into parts, a limit on the rate of
+//! downloads, and the space of the disk.
 
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
 
 use super::error::PublishError;
 use crate::bake::Cancel;
+use crate::folder::{Folder, folder_of};
+use crate::sync::unpoisoned;
 
 /// The number of requests of a transfer that are in flight.
 pub(super) const REQUESTS_MAX: usize = 8;
@@ -186,6 +195,99 @@ pub(super) fn random_bytes<const LEN: usize>() -> [u8; LEN] {
     bytes
 }
 
+/// The space that a download leaves free on a disk.
+const FREE_MIN_BYTES: u64 = 16 << 20;
+
+/// Checks that the disk of a file has space for more bytes.
+pub(super) fn check_space(path: &Path, needed_bytes: u64) -> Result<(), PublishError> {
+    let available_bytes = available_bytes(path)?;
+    if available_bytes < needed_bytes.saturating_add(FREE_MIN_BYTES) {
+        return Err(disk_full(path, available_bytes, needed_bytes));
+    }
+    Ok(())
+}
+
+fn available_bytes(path: &Path) -> Result<u64, PublishError> {
+    let folder = folder_of(path);
+    let disk = rustix::fs::statvfs(folder).map_err(|error| PublishError::io(folder)(error.into()))?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// Converts an error of a write to a partial file. A disk can become full after [`check_space`].
+pub(super) fn write_error(partial: &Path, file: &File, len_bytes: u64, error: io::Error) -> PublishError {
+    if error.kind() != io::ErrorKind::StorageFull {
+        return PublishError::io(partial)(error);
+    }
+    let Ok(available_bytes) = available_bytes(partial) else { return PublishError::io(partial)(error) };
+    let needed_bytes = len_bytes.saturating_sub(allocated_bytes(file));
+    disk_full(partial, available_bytes, needed_bytes)
+}
+
+fn disk_full(path: &Path, available_bytes: u64, needed_bytes: u64) -> PublishError {
+    let (path, reserve_bytes) = (folder_of(path).to_path_buf(), FREE_MIN_BYTES);
+    PublishError::DiskFull { path, available_bytes, needed_bytes, reserve_bytes }
+}
+
+/// Returns the number of bytes of a file that have space on the disk.
+pub(super) fn allocated_bytes(file: &File) -> u64 {
+    const BLOCK_BYTES: u64 = 512;
+    file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(BLOCK_BYTES))
+}
+
+/// Returns a name with a suffix.
+pub(super) fn with_suffix(name: &OsStr, suffix: &str) -> OsString {
+    let mut name = name.to_owned();
+    name.push(suffix);
+    name
+}
+
+/// Removes a file, if it exists.
+pub(super) fn remove(folder: &Folder, name: &OsStr) -> Result<(), PublishError> {
+    folder.remove(name).map_err(PublishError::io(&folder.path().join(name)))
+}
+
+/// Makes the names in a folder durable.
+pub(super) fn sync_folder(folder: &Folder) -> Result<(), PublishError> {
+    folder.sync().map_err(PublishError::io(folder.path()))
+}
+
+/// A limit on the number of bytes per second of all transfers together.
+pub(super) struct Bandwidth {
+    /// `None` for no limit.
+    bytes_per_s: Option<u64>,
+    /// When all bytes that were reserved so far will have been transferred at the limit.
+    free_at: Mutex<Option<Instant>>,
+}
+
+impl Bandwidth {
+    pub(super) fn new(bytes_per_s: Option<u64>) -> Bandwidth {
+        Bandwidth { bytes_per_s: bytes_per_s.filter(|rate| *rate > 0), free_at: Mutex::default() }
+    }
+
+    /// Waits until `bytes` more bytes may be requested. The first bytes after an idle time need not wait.
+    pub(super) async fn reserve(&self, bytes: u64) {
+        if let Some(start) = self.reserve_at(bytes, Instant::now()) {
+            tokio::time::sleep_until(start).await;
+        }
+    }
+
+    /// Reserves the time that `bytes` bytes take at the limit. Returns when this time begins, or `None` if it is now.
+    fn reserve_at(&self, bytes: u64, now: Instant) -> Option<Instant> {
+        let rate = self.bytes_per_s?;
+        let mut free_at = unpoisoned(&self.free_at);
+        let start = free_at.map_or(now, |free_at| free_at.max(now));
+        *free_at = Some(start + Duration::from_secs_f64(bytes as f64 / rate as f64));
+        (start > now).then_some(start)
+    }
+
+    /// Returns the length of the ranges that a transfer requests, for parts of at most `len_max_bytes`: less than a
+    /// second's worth of bytes if the rate is limited.
+    pub(super) fn range_len_bytes(&self, len_max_bytes: u64) -> u64 {
+        const LEN_MIN_BYTES: u64 = 64 << 10;
+        self.bytes_per_s.map_or(len_max_bytes, |rate| (rate / 4).clamp(LEN_MIN_BYTES, len_max_bytes))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,5 +313,18 @@ mod tests {
                 assert_eq!(parts.len_bytes(part), 0, "part {part} of {parts:?}");
             }
         }
+    }
+
+    #[test]
+    fn reserved_bytes_take_the_time_that_the_limit_implies() {
+        let (limited, start) = (Bandwidth::new(Some(1000)), Instant::now());
+        let after = |ms| Some(start + Duration::from_millis(ms));
+        assert_eq!(limited.reserve_at(500, start), None);
+        assert_eq!(limited.reserve_at(250, start), after(500));
+        assert_eq!(limited.reserve_at(250, start + Duration::from_millis(600)), after(750));
+        // Unused time is not saved up.
+        assert_eq!(limited.reserve_at(1000, start + Duration::from_secs(9)), None);
+        assert_eq!(limited.reserve_at(1, start + Duration::from_secs(9)), after(10_000));
+        assert_eq!(Bandwidth::new(None).reserve_at(1 << 40, start), None);
     }
 }

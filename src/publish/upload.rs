@@ -19,7 +19,6 @@ use object_store::multipart::{MultipartStore, PartId};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use super::disk::with_suffix;
 use super::download::{open_verified, read_range};
 use super::error::PublishError;
 use super::limits::STATE_LEN_MAX_BYTES;
@@ -27,6 +26,7 @@ use super::location::Location;
 use super::manifest::{Entry, check_coverage, key_kind_name, schema_names};
 use super::transfer::{
     ATTEMPTS_MAX, OnProgress, Parts, REQUESTS_MAX, Stage, TransferProgress, back_off, check, part_len_bytes,
+    with_suffix,
 };
 use crate::Lookup;
 use crate::bake::Cancel;

@@ -3,9 +3,8 @@
 use std::mem::take;
 use std::time::Duration;
 
-use super::actions::{Action, Goal, Polled};
 use super::selection::Selection;
-use super::{Failure, NodeMachine, STATUS_EVERY, STATUS_GAP, STATUS_POLLS};
+use super::{Action, Failure, Goal, NodeMachine, Polled, STATUS_EVERY, STATUS_GAP, STATUS_POLLS};
 use crate::cluster::SlotSet;
 use crate::publish::error::{FailureKind, PublishError};
 use crate::publish::status::NodeStatus;
@@ -171,7 +170,7 @@ fn is_same_state(left: &NodeStatus, right: &NodeStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::actions::{Event, Found, NodeOptions, Read};
+    use super::super::{Event, Found, NodeOptions, Read};
     use super::*;
     use crate::publish::Record;
 

@@ -6,8 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::actions::{Action, Goal};
-use super::{MANIFESTS_MAX, NodeMachine, Prepared, Transfer};
+use super::{Action, Goal, MANIFESTS_MAX, NodeMachine, Prepared, Transfer};
 use crate::cluster::SlotSet;
 use crate::publish::Record;
 use crate::publish::change::Change;

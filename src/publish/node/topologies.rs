@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::series::{SeriesRead, SeriesReader};
+use super::reads::{SeriesRead, SeriesReader};
 use super::{Found, NodeOptions, Read, Round, STATUS_EVERY, STATUS_POLLS};
 use crate::cluster::{Health, NodeIndex, Role, SlotSet, TOPOLOGY_NODES_MAX, Topology};
 use crate::publish::error::PublishError;

@@ -19,8 +19,7 @@
 //! `docs/PUBLISHING.md` states.
 
 mod commands;
-mod nodes;
-mod store;
+mod fleet;
 
 use std::collections::BTreeMap;
 
@@ -33,8 +32,9 @@ use super::manifest::Manifest;
 use super::node::{Action, Event, Found, Goal, Read, SwapFailure};
 use super::pin::{Decision, Pin};
 use super::status::NodeStatus;
-use nodes::{POLL_MS, SimulatedFile, SimulatedNode, groups};
-use store::{GROUP_SLOTS, GROUPS, PublicationKind, SimulatedStore, newest};
+use fleet::{
+    GROUP_SLOTS, GROUPS, POLL_MS, PublicationKind, SimulatedFile, SimulatedNode, SimulatedStore, groups, newest,
+};
 
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
 const FAULTS_MS: u64 = 30 * POLL_MS;
@@ -310,7 +310,7 @@ impl World {
                 let is_failing = self.has_faults() && self.one_in(12) || now_ms < self.nodes[at].partitioned_until_ms;
                 let is_stale = self.has_faults() && self.one_in(6);
                 let view_ms = if is_stale { now_ms.saturating_sub(self.below(4 * POLL_MS)) } else { now_ms };
-                let result = if is_failing { store::failed() } else { self.store.read(&read, view_ms) };
+                let result = if is_failing { fleet::failed() } else { self.store.read(&read, view_ms) };
                 let delay_ms = self.delay();
                 return self.schedule(delay_ms, at, SimulationStep::Response { read, result, view_ms, sent_ms });
             }

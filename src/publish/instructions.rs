@@ -1,18 +1,19 @@
-//! Policies: the quotas of a table.
+//! Topologies and policies: what operators state about a whole table, besides pins.
 //!
-//! In: quotas of an operator. Out: a series of documents. The newest document applies. Publishers reject a generation that
-//! exceeds a quota, so that a job with too many rows does not fill the disks of all nodes.
+//! In: the nodes of a cluster with their slots, and quotas. Out: two series of documents, of which the newest document
+//! applies. Nodes put a topology into effect. Publishers reject a generation that exceeds a quota, so that a job with too
+//! many rows does not fill the disks of all nodes.
 
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::create::pause_after_race;
-use super::document::{Series, decode, encode};
+use super::document::{Series, decode, encode, pause_after_race};
 use super::error::PublishError;
 use super::limits::{NUMBER_MAX, TEXT_LEN_MAX_BYTES, check_len, check_number};
 use super::location::Location;
 use super::publication::Publication;
+use crate::cluster::Topology;
 
 /// How often the creation of a policy is repeated when another operator was first.
 const CREATIONS_MAX: u32 = 100;
@@ -104,4 +105,65 @@ impl Publication {
         let number = policy.number;
         policy.check(rows, bytes).map_err(|problem| PublishError::Quota { url: self.url().to_owned(), number, problem })
     }
+}
+
+impl Publication {
+    /// Returns the newest topology, or the one with a number. Returns `None` if there is none.
+    ///
+    /// # Errors
+    /// [`PublishError::Document`], [`PublishError::Store`].
+    pub fn topology(&self, number: Option<u64>) -> Result<Option<Topology>, PublishError> {
+        self.block_on(async |location| {
+            let number = match number {
+                Some(number) => number,
+                None => location.highest(Series::Topologies, 0).await?,
+            };
+            read_topology(location, number).await
+        })
+    }
+
+    /// Creates a topology. Its number must follow the number of the newest one. Nodes put it into effect when the
+    /// primaries of all slots have their rows.
+    ///
+    /// # Errors
+    /// [`PublishError::Topology`] if the topology is not valid, or if another one has its number;
+    /// [`PublishError::Store`].
+    pub fn create_topology(&self, topology: &Topology) -> Result<(), PublishError> {
+        self.block_on(async |_| self.create_topology_async(topology).await)
+    }
+
+    pub(super) async fn create_topology_async(&self, topology: &Topology) -> Result<(), PublishError> {
+        let (location, number) = (&self.location, topology.number);
+        let rejected = |problem: String| PublishError::Topology { url: self.url().to_owned(), problem };
+        topology.check().map_err(|error| rejected(error.to_string()))?;
+        location.check_writable()?;
+        let (last, json) = (self.last_used(Series::Topologies).await?, encode(topology));
+        let is_created = match number == last {
+            // The creation of the newest topology may be repeated, because its first outcome may be unknown.
+            true => read_topology(location, number).await?.is_some_and(|newest| encode(&newest) == json),
+            false => number == last + 1 && location.create_document(Series::Topologies, number, &json).await?,
+        };
+        if !is_created {
+            let last = last.max(location.highest(Series::Topologies, 0).await?);
+            return Err(rejected(format!(
+                "the topology has number {number}, expected {}: another topology was created first: read it, and apply \
+                 the change to it",
+                last + 1
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Reads the topology with a number. Returns `None` if there is none.
+pub(super) async fn read_topology(location: &Location, number: u64) -> Result<Option<Topology>, PublishError> {
+    let decode = |json: &[u8]| {
+        let topology: Topology = decode(json)?;
+        match topology.check() {
+            Ok(()) if topology.number == number => Ok(topology),
+            Ok(()) => Err(format!("is topology {}, expected {number}: create the next topology", topology.number)),
+            Err(error) => Err(format!("{error}: create the next topology")),
+        }
+    };
+    location.read_document(Series::Topologies, number, decode).await
 }
