@@ -59,7 +59,6 @@ impl Budget {
         })
     }
 
-    /// Starts the threads that sort rows.
     pub(super) fn thread_pool(&self) -> Result<ThreadPool, BakeError> {
         ThreadPoolBuilder::new()
             .num_threads(self.threads)
@@ -116,7 +115,6 @@ impl Budget {
     }
 }
 
-/// Starts a scoped thread. Returns an error if the system cannot start the thread.
 pub(super) fn spawn<'s, T: Send + 's>(
     scope: &'s Scope<'s, '_>,
     run: impl FnOnce() -> T + Send + 's,

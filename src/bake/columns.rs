@@ -35,7 +35,6 @@ impl FromStr for Column {
 }
 
 impl fmt::Display for Column {
-    /// Writes the column's number, or its name in quotes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Column::Number(number) => number.fmt(f),

@@ -23,64 +23,46 @@ pub const MEMORY_MIN_BYTES: u64 = if cfg!(fuzzing) { 32 << 10 } else { 16 << 20 
 /// The reason why a bake failed. After every failure except [`BakeError::FolderSync`], the output is unchanged.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages show what the fields are")]
 pub enum BakeError {
     /// An input cannot be read.
     #[error("{input}: {error}")]
     Input {
-        /// The input's name.
         input: String,
-        /// The system's error.
         #[source]
         error: io::Error,
     },
     /// A baked table was given as an input. A table can be used only as the base or in a merge.
     #[error("{input}: is a baked table: use it as the base, or merge tables")]
-    InputIsTable {
-        /// The input's name.
-        input: String,
-    },
+    InputIsTable { input: String },
     /// A row is rejected.
     #[error("{input}:{line}: {fault}")]
     Row {
-        /// The input's name.
         input: String,
         /// The line on which the row begins, or the row's number in inputs without lines, counted from 1.
         line: u64,
-        /// The reason why the row is rejected.
         fault: RowFault,
     },
     /// The chosen columns do not fit the input.
     #[error("{input}: {fault}")]
-    Columns {
-        /// The input's name.
-        input: String,
-        /// The reason why the columns do not fit.
-        fault: String,
-        /// The options that can be changed to avoid the failure.
-        remedies: Vec<Remedy>,
-    },
+    Columns { input: String, fault: String, remedies: Vec<Remedy> },
     /// The output cannot be written.
     #[error("{}: {error}: nothing was put in place", path.display())]
     Output {
-        /// The output's path.
         path: PathBuf,
-        /// The system's error.
         #[source]
         error: io::Error,
     },
     /// A temporary file cannot be written or read.
     #[error("temporary files in {}: {error}: nothing was put in place; choose another folder", folder.display())]
     Temporary {
-        /// The folder of the temporary files.
         folder: PathBuf,
-        /// The system's error.
         #[source]
         error: io::Error,
     },
     /// The contents of a temporary file differ from what was written.
     #[error("temporary files in {}: the block at byte {offset_bytes} differs from what was written: nothing was put in place; check the disk, or choose another folder", folder.display())]
     TemporaryDamaged {
-        /// The folder of the temporary files.
         folder: PathBuf,
         /// The offset of the damaged block in the file.
         offset_bytes: u64,
@@ -91,152 +73,85 @@ pub enum BakeError {
     /// A row of a table to merge is rejected.
     #[error("{}: row {row}: {fault}", path.display())]
     TableRow {
-        /// The table's path.
         path: PathBuf,
         /// The row's number, counted from 0 in key order.
         row: u64,
-        /// The reason why the row is rejected.
         fault: RowFault,
     },
     /// Two tables have keys of different kinds.
     #[error("keys of {} are {other_kind}, and keys of {} are {kind}: merge tables whose keys are of one kind", other.display(), table.display())]
-    TableKeys {
-        /// The path of the first table.
-        table: PathBuf,
-        /// The kind of the first table's keys.
-        kind: KeyKind,
-        /// The path of a table whose keys are of another kind.
-        other: PathBuf,
-        /// The kind of the other table's keys.
-        other_kind: KeyKind,
-    },
+    TableKeys { table: PathBuf, kind: KeyKind, other: PathBuf, other_kind: KeyKind },
     /// The options select a kind of keys that differs from the kind of the base's keys.
     #[error(
         "keys of the base {} are {base_kind}, and the options say that keys of the input are {input_kind}: take keys as the \
          base has them, or choose a base whose keys are {input_kind}",
         base.display()
     )]
-    BaseKeys {
-        /// The base's path.
-        base: PathBuf,
-        /// The kind of the base's keys.
-        base_kind: KeyKind,
-        /// The kind of keys that the options select for the input.
-        input_kind: KeyKind,
-    },
+    BaseKeys { base: PathBuf, base_kind: KeyKind, input_kind: KeyKind },
     /// Typed columns are combined with an option that typed tables do not have.
     #[error("typed columns and {other}, which exclude each other: choose one of them")]
-    TypedOptions {
-        /// The other option.
-        other: &'static str,
-    },
+    TypedOptions { other: &'static str },
     /// No input has a row from which the types of columns can be inferred.
     #[error("the inputs have no rows, from which the types of columns could be inferred: declare the types")]
     NoTypes,
     /// The options choose typed columns, but the values of the base are not typed.
     #[error("the values of the base {} are not typed: bake values that are not typed, or choose another base", base.display())]
-    UntypedBase {
-        /// The base's path.
-        base: PathBuf,
-    },
+    UntypedBase { base: PathBuf },
     /// The base is a typed table, but the options choose no typed columns.
     #[error("the base {} is a typed table: bake typed columns as well", base.display())]
-    TypedBase {
-        /// The base's path.
-        base: PathBuf,
-    },
+    TypedBase { base: PathBuf },
     /// A column that the base lacks cannot be null.
     #[error(
         "the base {} has no column {:?}, so its rows have no value for it: declare that the column can be null",
         base.display(), column.name
     )]
-    AddedColumn {
-        /// The base's path.
-        base: PathBuf,
-        /// The added column.
-        column: Box<Column>,
-    },
+    AddedColumn { base: PathBuf, column: Box<Column> },
     /// A column has another type than in the base, and [`TypedColumns::cast`](super::TypedColumns::cast) is false.
     #[error(
         "{old} is a column of the base {}, where {new} was expected: declare the type of the base, or convert the values of the base",
         base.display()
     )]
-    ChangedColumn {
-        /// The base's path.
-        base: PathBuf,
-        /// The column in the base.
-        old: Box<Column>,
-        /// The column in the new table.
-        new: Box<Column>,
-    },
+    ChangedColumn { base: PathBuf, old: Box<Column>, new: Box<Column> },
     /// Two tables to merge have different columns.
     #[error("{} has {other_columns}, and {} has {columns}: merge tables with equal columns", other.display(), table.display())]
     TableColumns {
-        /// The path of the first table.
         table: PathBuf,
         /// The columns of the first table that the other table lacks, or a description of a table without columns.
         columns: String,
-        /// The path of a table with other columns.
         other: PathBuf,
         /// The columns of the other table that the first table lacks, or a description of a table without columns.
         other_columns: String,
     },
     /// The chosen delimiter already has another meaning in delimited text.
     #[error("the delimiter is {:?}, but a quote or a line end cannot separate fields: choose another delimiter", char::from(*delimiter))]
-    Delimiter {
-        /// The chosen delimiter.
-        delimiter: u8,
-    },
+    Delimiter { delimiter: u8 },
     /// The slots are not a range of slots.
     #[error("the slots are {slots}, where a first and a last slot from 0 to 16383 were expected: choose other slots")]
-    Slots {
-        /// The slots.
-        slots: SlotRange,
-    },
+    Slots { slots: SlotRange },
     /// The number of shards is 0 or greater than the limit.
     #[error("{shards} shards, where 1 to {shards_max} were expected: choose another number")]
-    ShardCount {
-        /// The number of shards.
-        shards: u16,
-        /// The maximum number of shards.
-        shards_max: u16,
-    },
+    ShardCount { shards: u16, shards_max: u16 },
     /// The maximum length of a shard is too short for any rows, or too long.
     #[error("shards of at most {len_bytes} bytes, where 32 KiB to 32 GiB were expected: choose another length")]
-    ShardLen {
-        /// The maximum length of a shard.
-        len_bytes: u64,
-    },
+    ShardLen { len_bytes: u64 },
     /// The rows of one slot do not fit into a shard.
     #[error(
         "the rows of slot {slot} alone take up to {len_bytes} bytes, but a shard may have only {len_max_bytes}: allow longer shards"
     )]
     ShardSlot {
-        /// The slot.
         slot: u16,
         /// An upper bound on the length of a file with the slot's rows.
         len_bytes: u64,
-        /// The maximum length of a shard.
         len_max_bytes: u64,
     },
     /// The table would have too many shards.
     #[error(
         "{shards} shards of at most {len_max_bytes} bytes would be needed, but only 256 are allowed: allow longer shards"
     )]
-    ShardsTooMany {
-        /// The number of shards.
-        shards: usize,
-        /// The maximum length of a shard.
-        len_max_bytes: u64,
-    },
+    ShardsTooMany { shards: usize, len_max_bytes: u64 },
     /// The folder for the shards has files, which could be mistaken for shards of the new table.
     #[error("{}: has files, such as {name:?}, where a new or empty folder was expected: name another folder", folder.display())]
-    ShardFolder {
-        /// The folder.
-        folder: PathBuf,
-        /// The name of one of its files.
-        name: OsString,
-    },
+    ShardFolder { folder: PathBuf, name: OsString },
     /// Slots are selected, but the kind of the keys depends on the rows.
     #[error(
         "the rows of these slots do not decide whether the keys of the whole table are numbers or bytes: choose one of them"
@@ -249,46 +164,29 @@ pub enum BakeError {
     #[error(
         "{tables} tables, where at most {tables_max} can be merged at once with this memory: merge some of them first, or allow more memory"
     )]
-    TooManyTables {
-        /// The number of tables given.
-        tables: usize,
-        /// The maximum number of tables that can be merged at once.
-        tables_max: usize,
-    },
+    TooManyTables { tables: usize, tables_max: usize },
     /// The system cannot start a thread.
     #[error("threads cannot be started: {error}: allow more processes, or use fewer threads")]
-    Threads {
-        /// The system's error.
-        error: String,
-    },
+    Threads { error: String },
     /// The memory limit is less than the minimum for a bake.
     #[error("{given_bytes} bytes of memory, where at least {MEMORY_MIN_BYTES} are needed: allow more memory")]
-    Memory {
-        /// The given memory limit.
-        given_bytes: u64,
-    },
+    Memory { given_bytes: u64 },
     /// The number of bad rows exceeds the limit of [`BadRows::Skip`](super::BadRows::Skip).
     #[error(
         "{input}:{line}: {fault}: this is bad row {bad_rows}, where at most {bad_rows_max} are allowed: nothing was put in place; correct the rows, or allow more bad rows"
     )]
     BadRows {
-        /// The input's name.
         input: String,
         /// The line of the first bad row beyond the limit, or its row number in inputs without lines.
         line: u64,
-        /// The reason why this row is rejected.
         fault: Box<RowFault>,
-        /// The number of bad rows so far, including this one.
         bad_rows: u64,
-        /// The maximum number of bad rows.
         bad_rows_max: u64,
     },
     /// The file that receives bad rows cannot be written.
     #[error("{}: {error}: nothing was put in place", path.display())]
     BadRowsFile {
-        /// The path of the file for bad rows.
         path: PathBuf,
-        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -296,9 +194,7 @@ pub enum BakeError {
     /// output's path.
     #[error("{}: {error}: nothing was put in place", path.display())]
     Replace {
-        /// The output's path.
         path: PathBuf,
-        /// The violated rule.
         #[source]
         error: ReplaceError,
     },
@@ -308,9 +204,7 @@ pub enum BakeError {
     /// The new file has replaced the output, but the output's folder cannot be synced.
     #[error("{}: is in place, but its folder cannot be synced: {error}: a power loss may bring the old file back", path.display())]
     FolderSync {
-        /// The output's path.
         path: PathBuf,
-        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -323,7 +217,6 @@ pub enum BakeError {
     /// A block of the new file does not match the checksum that the bake computed before it wrote the block.
     #[error("{}: reading the new file back: the block at byte {offset_bytes} differs from what was written: nothing was put in place; check disk and memory", path.display())]
     Damaged {
-        /// The output's path.
         path: PathBuf,
         /// The offset of the damaged block in the file.
         offset_bytes: u64,
@@ -340,12 +233,7 @@ pub enum BakeError {
     #[error(
         "reading the new file back: {found_rows} rows, where {expected_rows} were expected: nothing was put in place"
     )]
-    ReadBack {
-        /// The number of rows written.
-        expected_rows: u64,
-        /// The number of rows read back.
-        found_rows: u64,
-    },
+    ReadBack { expected_rows: u64, found_rows: u64 },
 }
 
 impl BakeError {
@@ -391,6 +279,7 @@ impl BakeError {
 /// The reason why a row is rejected.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages show what the fields are")]
 pub enum RowFault {
     /// The row has too few or too many fields.
     #[error(
@@ -400,9 +289,7 @@ pub enum RowFault {
         field_count_advice(*expected, *found, *columns_chosen)
     )]
     FieldCount {
-        /// The number of fields that a row must have.
         expected: usize,
-        /// The number of fields that the row has.
         found: usize,
         /// Whether the options choose columns.
         columns_chosen: bool,
@@ -425,10 +312,7 @@ pub enum RowFault {
     #[error(
         "a key of {len_bytes} bytes, where 1 to {KEY_LEN_MAX_BYTES} are allowed: correct the row, or choose another key column"
     )]
-    KeyLen {
-        /// The key's length.
-        len_bytes: usize,
-    },
+    KeyLen { len_bytes: usize },
     /// The field in the delete column is not a valid Boolean.
     #[error(
         "the delete column is {found:?}, where true, 1, false, 0, or an empty field was expected: correct the row, or choose another delete column"
@@ -468,47 +352,28 @@ pub enum RowFault {
     Json {
         /// The position of the error in the line, in bytes, counted from 1.
         at: usize,
-        /// The JSON parser's message.
         fault: String,
     },
     /// A line of JSON Lines is JSON, but not an object.
     #[error("the line is {found}, where an object was expected: write one object per line")]
-    NotObject {
-        /// The JSON type found.
-        found: &'static str,
-    },
+    NotObject { found: &'static str },
     /// An object lacks a chosen field.
     #[error("field {field:?} is missing: correct the row, or choose another key or value field")]
-    MissingField {
-        /// The name of the missing field.
-        field: String,
-    },
+    MissingField { field: String },
     /// An object has a chosen field more than once.
     #[error("field {field:?} occurs twice: remove one")]
-    FieldTwice {
-        /// The name of the field.
-        field: String,
-    },
+    FieldTwice { field: String },
     /// The key column has a value of a type that cannot be a key.
     #[error("the key {column:?} is {found}, where a string or a number was expected: choose another key column")]
-    KeyType {
-        /// The name of the field or column.
-        column: String,
-        /// The type found.
-        found: &'static str,
-    },
+    KeyType { column: String, found: &'static str },
     /// The key or the value is null.
     #[error(
         "{column:?} is null: give every row a key and a value, or pack the column into the value, which may hold null"
     )]
-    Null {
-        /// The name of the field or column.
-        column: String,
-    },
+    Null { column: String },
     /// A field that is packed into the value is not valid UTF-8.
     #[error("{column:?} is not UTF-8 at byte {at}: convert it, or leave it out of the packed columns")]
     NotUtf8 {
-        /// The name of the column.
         column: String,
         /// The position of the first invalid byte in the field, counted from 1.
         at: usize,
@@ -517,28 +382,16 @@ pub enum RowFault {
     #[error(
         "{column:?} is {found}, which JSON cannot represent: leave it out of the packed columns, or bake a typed table"
     )]
-    NotInJson {
-        /// The name of the column.
-        column: String,
-        /// The type found.
-        found: &'static str,
-    },
+    NotInJson { column: String, found: &'static str },
     /// A date, time, or timestamp is outside the range that can be converted to text, or a decimal has too many digits.
     #[error("{column:?} is {found}: correct it, or choose another column")]
-    OutOfRange {
-        /// The name of the column.
-        column: String,
-        /// A description of the value found.
-        found: &'static str,
-    },
+    OutOfRange { column: String, found: &'static str },
     /// A value does not fit the type of its column in a typed table.
     #[error(
         "column {column:?} is {found:?}, where {column_type} was expected ({expected}): correct the row, or declare another type"
     )]
     Cell {
-        /// The name of the column.
         column: Box<str>,
-        /// The type of the column.
         column_type: ColumnType,
         /// The text of the value, shortened for the message.
         found: Box<str>,
@@ -549,18 +402,10 @@ pub enum RowFault {
     #[error(
         "column {column:?} has no value, where {column_type} was expected in every row: correct the row, or declare that the column can be null"
     )]
-    NoValue {
-        /// The name of the column.
-        column: String,
-        /// The type of the column.
-        column_type: ColumnType,
-    },
+    NoValue { column: String, column_type: ColumnType },
     /// A value from memory or from a table is not a row of the schema.
     #[error("the value is not a row of the typed columns ({what}): encode it with these columns, in this order")]
-    TypedRow {
-        /// What is wrong with the value.
-        what: String,
-    },
+    TypedRow { what: String },
     /// The value is too long.
     #[error(transparent)]
     Value(FormatError),

@@ -54,7 +54,6 @@ pub(super) enum Output<'o> {
 }
 
 impl Output<'_> {
-    /// Returns the path of the first file.
     pub(super) fn first_path(&self) -> PathBuf {
         match self {
             Output::File(path) => path.to_path_buf(),
@@ -462,8 +461,12 @@ mod tests {
         (file, layout)
     }
 
+    fn read(file: &File, layout: &Layout, budget: &Budget, progress: &mut dyn FnMut(u64)) -> Result<u64, BakeError> {
+        read_back(file, Path::new("test"), layout, budget, &Cancel::default(), progress)
+    }
+
     fn rejection(file: &File, layout: &Layout, budget: &Budget) -> FormatError {
-        match read_back(file, Path::new("test"), layout, budget, &Cancel::default(), &mut |_| ()) {
+        match read(file, layout, budget, &mut |_| ()) {
             Err(BakeError::Verify(StoreError::Format { error, .. })) => error,
             other => panic!("{other:?}"),
         }
@@ -475,23 +478,13 @@ mod tests {
             let (file, layout) = baked(row_count);
             for threads in [1, 2, 5] {
                 let mut reported = Vec::new();
-                let looked_up = read_back(
-                    &file,
-                    Path::new("test"),
-                    &layout,
-                    &Budget::test(1 << 30, threads),
-                    &Cancel::default(),
-                    &mut |rows| {
-                        reported.push(rows);
-                    },
-                );
+                let looked_up = read(&file, &layout, &Budget::test(1 << 30, threads), &mut |rows| reported.push(rows));
                 assert_eq!(looked_up.unwrap(), row_count, "{threads} threads");
                 assert!(reported.is_sorted() && reported.iter().all(|rows| *rows <= row_count), "{reported:?}");
             }
         }
         let (file, layout) = baked(250_000);
-        let looked_up =
-            read_back(&file, Path::new("test"), &layout, &Budget::test(0, 2), &Cancel::default(), &mut |_| ());
+        let looked_up = read(&file, &layout, &Budget::test(0, 2), &mut |_| ());
         assert_eq!(looked_up.unwrap(), 125_000, "every second key");
     }
 
@@ -520,8 +513,7 @@ mod tests {
     #[test]
     fn an_intact_file_with_another_layout_is_rejected() {
         let ((file, _), (_, other)) = (baked(1000), baked(1001));
-        let found =
-            read_back(&file, Path::new("test"), &other, &Budget::test(1 << 30, 1), &Cancel::default(), &mut |_| ());
+        let found = read(&file, &other, &Budget::test(1 << 30, 1), &mut |_| ());
         assert!(matches!(found, Err(BakeError::ReadBack { expected_rows: 1001, found_rows: 1000 })), "{found:?}");
         let (_, mut other) = baked(1000);
         other.fences.checksum ^= 1;

@@ -103,7 +103,6 @@ pub(super) fn gather<'b>(
     })
 }
 
-/// Parses pieces until the feed sends no more.
 fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSender<Parsed>, recycled: &Recycled) {
     loop {
         // Only one parser waits for a piece at a time. The other idle parsers wait for the lock.

@@ -205,7 +205,6 @@ pub(super) struct FileNames {
 }
 
 impl FileNames {
-    /// Removes a name from the list.
     pub(super) fn forget(&mut self, folder: &Arc<Folder>, hidden: &str) {
         self.hidden.retain(|(other, name)| !Arc::ptr_eq(other, folder) || name != hidden);
     }

@@ -173,7 +173,6 @@ impl BlocksThread {
         Ok(BlocksThread { full: Some(full), empty, thread: Some(thread) })
     }
 
-    /// Passes a full buffer to the thread and returns an empty buffer.
     fn pass_on(&mut self, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
         let sent = self.full.as_ref().is_some_and(|full| full.send(bytes).is_ok());
         match self.empty.recv() {

@@ -81,7 +81,6 @@ impl Shards {
     }
 }
 
-/// Returns the path of the file with these slots.
 pub(super) fn path_of(folder: &Path, slots: SlotRange) -> PathBuf {
     folder.join(format!("{slots}.db"))
 }

@@ -123,7 +123,6 @@ impl<'b> SortedStream<'b> {
         Ok(run.into_pieces())
     }
 
-    /// Returns true if no row has been written yet.
     pub(super) fn is_empty(&self) -> bool {
         self.writer.row_count() == 0
     }

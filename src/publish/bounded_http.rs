@@ -56,7 +56,6 @@ pub(super) struct BodyLimit(pub(super) u64);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Streamed;
 
-/// Returns whether a request failed because the body of its response is longer than the [`BodyLimit`].
 pub(super) fn is_body_beyond_limit(error: &object_store::Error) -> bool {
     matches!(cause_of(error), Some(BeyondLimit::Body { .. }))
 }
@@ -268,7 +267,6 @@ struct TooSlow {
     max: Duration,
 }
 
-/// Returns the maximum time until the response to a request begins.
 fn response_max(sent_bytes: u64) -> Duration {
     RESPONSE_MAX + Duration::from_secs(sent_bytes / SEND_RATE_MIN)
 }
@@ -283,7 +281,6 @@ async fn within<T>(
     tokio::time::timeout(max, step).await.unwrap_or_else(timed_out)
 }
 
-/// Returns the maximum length of the body of a response.
 fn body_len_max_bytes(request: &HttpRequest) -> u64 {
     let range = request.headers().get("range").and_then(|range| range.to_str().ok()?.strip_prefix("bytes="));
     let bounds = range.and_then(|range| range.split_once('-'));

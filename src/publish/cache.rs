@@ -110,12 +110,10 @@ impl Cache {
         [&self.data, &self.manifests].into_iter().any(Folder::is_replaced).then(reopen)
     }
 
-    /// Returns the folder.
     pub(super) fn folder(&self) -> &Folder {
         &self.folder
     }
 
-    /// Returns the path of the file that is served.
     pub(super) fn serving_path(&self) -> PathBuf {
         self.folder.path().join(SERVING)
     }
@@ -327,7 +325,6 @@ fn of_entry(entry: &Entry) -> SlotSet {
     SlotSet::from_iter([entry.slots])
 }
 
-/// Returns the entries of a manifest that have any of these slots.
 fn needed_entries<'m>(manifest: &'m Manifest, slots: &SlotSet) -> Vec<&'m Entry> {
     manifest.entries.iter().filter(|entry| of_entry(entry).overlaps(slots)).collect()
 }

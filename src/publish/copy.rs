@@ -70,12 +70,9 @@ impl Publication {
         progress: &mut (dyn FnMut(&Path, TransferProgress) + Send),
     ) -> Result<Copied, PublishError> {
         target.location.check_writable()?;
-        let document = |problem: String| PublishError::Document {
-            object: self.location.object_url(&Series::Manifests.object(manifest.number)),
-            problem,
-        };
         if !is_job(&manifest.job) {
-            return Err(document(format!("the name of the job is {:?}, expected 32 hexadecimal digits", manifest.job)));
+            let problem = format!("the name of the job is {:?}, expected 32 hexadecimal digits", manifest.job);
+            return Err(self.location.document_fault(&Series::Manifests.object(manifest.number), problem));
         }
         if let Some(copy) = target.find_copy(manifest)? {
             return Ok(Copied { manifest: copy, was_complete: true });
@@ -150,7 +147,6 @@ impl Publication {
     }
 }
 
-/// Returns whether `copy` differs from `original` only in the name of its object.
 fn is_copy(copy: &Entry, original: &Entry) -> bool {
     *copy == Entry { object: copy.object.clone(), ..original.clone() }
 }

@@ -51,7 +51,6 @@ pub(super) enum Series {
 }
 
 impl Series {
-    /// Returns the name of a document, relative to the table's URL.
     pub(super) fn object(self, number: u64) -> String {
         let folder = match self {
             Series::Manifests => "manifests",
@@ -83,7 +82,6 @@ struct Sealed<'a> {
     xxh3_128: String,
 }
 
-/// Encodes a document.
 pub(super) fn encode(body: &impl Serialize) -> Vec<u8> {
     let body = serde_json::value::to_raw_value(body).expect("documents have only keys that are strings");
     let xxh3_128 = checksum(&body);
@@ -121,7 +119,7 @@ impl Location {
     ) -> Result<Option<T>, PublishError> {
         let object = series.object(number);
         let Some(json) = self.read_bytes(&object, series.len_max_bytes()).await? else { return Ok(None) };
-        decode(&json).map(Some).map_err(|problem| PublishError::Document { object: self.object_url(&object), problem })
+        decode(&json).map(Some).map_err(|problem| self.document_fault(&object, problem))
     }
 
     /// Reads an object of limited length. Returns `None` if there is none.
@@ -130,7 +128,7 @@ impl Location {
         let too_long = |found: &str| {
             let problem =
                 format!("has {found} bytes, expected at most {len_max_bytes}: delete it, or create another one");
-            PublishError::Document { object: self.object_url(object), problem }
+            self.document_fault(object, problem)
         };
         let mut options = GetOptions::default();
         options.extensions.insert(BodyLimit(len_max_bytes));
@@ -145,7 +143,6 @@ impl Location {
         Ok(Some(result.bytes().await.map_err(fault)?.to_vec()))
     }
 
-    /// Overwrites an object.
     pub(super) async fn overwrite_bytes(&self, object: &str, bytes: Vec<u8>) -> Result<(), PublishError> {
         let put = self.store.put_opts(&self.path(object), bytes.into(), PutOptions::default()).await;
         put.map(drop).map_err(self.fault(object))
@@ -179,10 +176,8 @@ impl Location {
         };
         let timed_out = |_| {
             let max_s = LIST_MAX.as_secs();
-            self.endless(
-                folder,
-                format!("the listing did not end within {max_s} s: check what answers at this address"),
-            )
+            let problem = format!("the listing did not end within {max_s} s: check what answers at this address");
+            self.document_fault(folder, problem)
         };
         tokio::time::timeout(LIST_MAX, list).await.map_err(timed_out)?
     }
@@ -213,7 +208,7 @@ impl Location {
                      {PAGE_TOKEN_LEN_MAX_BYTES}: check what answers at this address",
                     token.len()
                 );
-                return Err(self.endless(folder, problem));
+                return Err(self.document_fault(folder, problem));
             }
             page_token = Some(token);
         }
@@ -240,11 +235,7 @@ impl Location {
     }
 
     fn too_many(&self, folder: &str, count_max: usize) -> PublishError {
-        self.endless(folder, format!("has more than {count_max} objects: delete those that nobody needs"))
-    }
-
-    fn endless(&self, folder: &str, problem: String) -> PublishError {
-        PublishError::Document { object: self.object_url(folder), problem }
+        self.document_fault(folder, format!("has more than {count_max} objects: delete those that nobody needs"))
     }
 
     async fn exists(&self, object: &str) -> Result<bool, PublishError> {
@@ -263,7 +254,7 @@ impl Location {
                     "the store reports that document {present} exists, and numbers have no gaps: check what answers at \
                      this address"
                 );
-                return Err(PublishError::Document { object: self.object_url(&series.object(present)), problem });
+                return Err(self.document_fault(&series.object(present), problem));
             }
             if !self.exists(&series.object(number)).await? {
                 break number;
@@ -292,7 +283,7 @@ impl Location {
         }
         let problem =
             format!("the store reports that {object} exists, which nobody creates: check what answers at this address");
-        Err(PublishError::Document { object: self.object_url(&object), problem })
+        Err(self.document_fault(&object, problem))
     }
 }
 
@@ -315,7 +306,7 @@ impl Location {
         let (object, len_max_bytes) = (series.object(number), series.len_max_bytes());
         if json.len() as u64 > len_max_bytes {
             let problem = format!("would have {} bytes, expected at most {len_max_bytes}", json.len());
-            return Err(PublishError::Document { object: self.object_url(&object), problem });
+            return Err(self.document_fault(&object, problem));
         }
         let (started, mut attempt) = (Instant::now(), 0);
         loop {

@@ -234,7 +234,6 @@ struct Recorded<'p> {
 }
 
 impl Recorded<'_> {
-    /// Adds bytes that were written.
     fn add(&mut self, range: Range<u64>) -> Result<(), PublishError> {
         if let Some(new) = self.new.take() {
             remove(self.partial.folder, &self.partial.name)?;
@@ -380,7 +379,6 @@ pub(super) fn verify(
     Ok(())
 }
 
-/// Opens a file and verifies all its blocks.
 pub(super) fn open_verified(file: &File, path: &Path, cancel: &Cancel) -> Result<MappedStore, PublishError> {
     let canceled = cancel.clone();
     let pace = Pace::new(move || !canceled.is_set());

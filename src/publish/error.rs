@@ -17,31 +17,17 @@ use crate::store::StoreError;
 /// The reason why an operation on a published table fails.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages show what the fields are")]
 pub enum PublishError {
     /// The URL of a table is malformed, or its scheme is not supported.
     #[error("{url}: {problem}")]
-    Url {
-        /// The URL.
-        url: String,
-        /// The cause and the remedy.
-        problem: String,
-    },
+    Url { url: String, problem: String },
     /// A request to the object store failed, after retries.
     #[error("{}: {cause}{}", one_line(object), cause.remedy())]
-    Store {
-        /// The URL of the object.
-        object: String,
-        /// The cause.
-        cause: StoreFault,
-    },
+    Store { object: String, cause: StoreFault },
     /// A document of the table is malformed, damaged, or of a newer format.
     #[error("{}: {}", one_line(object), one_line(problem))]
-    Document {
-        /// The URL of the document.
-        object: String,
-        /// The cause and the remedy.
-        problem: String,
-    },
+    Document { object: String, problem: String },
     /// Whether the store has created a document is unknown.
     #[error(
         "{}: it is unknown whether the document was created: {}: read the table (generations, topology) before you repeat \
@@ -49,96 +35,51 @@ pub enum PublishError {
         one_line(object),
         one_line(problem)
     )]
-    Unconfirmed {
-        /// The URL of the document.
-        object: String,
-        /// The cause.
-        problem: String,
-    },
+    Unconfirmed { object: String, problem: String },
     /// The table has no generation, or not the requested one.
     #[error("{url}: {problem}")]
-    NoGeneration {
-        /// The URL of the table.
-        url: String,
-        /// The cause and the remedy.
-        problem: String,
-    },
+    NoGeneration { url: String, problem: String },
     /// Another publisher created a generation first.
     #[error(
         "{url}: generation {newest} is the newest one, expected {parent}: another publisher was first: check its rows \
          and publish again with the new parent"
     )]
-    Parent {
-        /// The URL of the table.
-        url: String,
-        /// The parent that the publisher expected.
-        parent: u64,
-        /// The number of the newest generation.
-        newest: u64,
-    },
+    Parent { url: String, parent: u64, newest: u64 },
     /// A generation exceeds a quota of the table.
     #[error(
         "{url}: the new generation exceeds a quota of policy {number}: {}: publish fewer rows, or create another policy",
         one_line(problem)
     )]
-    Quota {
-        /// The URL of the table.
-        url: String,
-        /// The number of the policy.
-        number: u64,
-        /// The values found and expected.
-        problem: String,
-    },
+    Quota { url: String, number: u64, problem: String },
     /// A generation differs from the one before it in a way that is not allowed.
     #[error(
         "{url}: the new generation differs from generation {parent}: {}: check the input, or allow the change \"{}\"",
         one_line(problem),
         change.name()
     )]
-    Change {
-        /// The URL of the table.
-        url: String,
-        /// The number of the generation before.
-        parent: u64,
-        /// The change.
-        change: Change,
-        /// The values found and expected.
-        problem: String,
-    },
+    Change { url: String, parent: u64, change: Change, problem: String },
     /// A topology is not valid, or another one has its number.
     #[error("{url}: {}", one_line(problem))]
     Topology {
         /// The URL of the table, or the topology.
         url: String,
-        /// The cause and the remedy.
         problem: String,
     },
     /// The files of a generation do not cover every slot exactly once.
     #[error("the files do not cover every slot exactly once: {problem}")]
-    Coverage {
-        /// The first gap or overlap.
-        problem: String,
-    },
+    Coverage { problem: String },
     /// A file has a key outside its slots.
     #[error("{}: row {row} has slot {slot}, expected a slot of {slots}: select the rows of these slots when baking", path.display())]
     Slot {
-        /// The file.
         path: PathBuf,
         /// The number of the first such row, counted from 0.
         row: usize,
-        /// The slot of its key.
         slot: u16,
-        /// The slots of the file.
         slots: SlotRange,
     },
     /// The stored bytes of an object, or a downloaded file, are not the published ones.
     #[error("{}: {}", one_line(object), one_line(problem))]
-    Corrupt {
-        /// The URL of the object.
-        object: String,
-        /// The value found and the value expected.
-        problem: String,
-    },
+    Corrupt { object: String, problem: String },
     /// The rows of a shard cannot be baked.
     #[error("{0}")]
     Bake(#[from] BakeError),
@@ -148,9 +89,7 @@ pub enum PublishError {
     /// A local file or folder cannot be read or written.
     #[error("{}: {error}{}", path.display(), disk_remedy(error.kind()).unwrap_or_default())]
     Io {
-        /// The path.
         path: PathBuf,
-        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -161,7 +100,6 @@ pub enum PublishError {
         path.display()
     )]
     DiskFull {
-        /// The folder.
         path: PathBuf,
         /// The free space, in bytes.
         available_bytes: u64,
@@ -172,12 +110,7 @@ pub enum PublishError {
     },
     /// A server rejected a generation.
     #[error("generation {generation} is rejected: {}", one_line(problem))]
-    Rejected {
-        /// The number of the generation.
-        generation: u64,
-        /// The server's reason.
-        problem: String,
-    },
+    Rejected { generation: u64, problem: String },
     /// A line of a canary file is malformed, or a file does not satisfy a canary.
     #[error(transparent)]
     Canary(CanaryError),
@@ -371,7 +304,6 @@ fn folder_error(error: &object_store::Error) -> Option<io::ErrorKind> {
     }
 }
 
-/// Returns the remedy for an error of a file system, if the kind of the error shows it.
 fn disk_remedy(kind: io::ErrorKind) -> Option<&'static str> {
     match kind {
         io::ErrorKind::StorageFull => Some(": free space on the disk"),

@@ -370,7 +370,6 @@ impl Follower {
         });
     }
 
-    /// Starts all actions that are due.
     fn act(&mut self, jobs: &Jobs, progress: &UnboundedSender<TransferProgress>) {
         loop {
             let served = self.folder.served_slots();
@@ -610,7 +609,6 @@ impl Folder {
     }
 }
 
-/// Runs a function that blocks on a thread of its own. `event` receives its result, or an error if it panicked.
 fn blocking<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
     event: impl FnOnce(Result<T, PublishError>) -> Event + Send + 'static,
@@ -623,7 +621,6 @@ fn blocking<T: Send + 'static>(
     async move { event(thread.await.map_err(panicked)) }.boxed()
 }
 
-/// Reads what a node asks for.
 async fn find(location: &Location, read: &Read) -> Result<Found, PublishError> {
     Ok(match read {
         Read::NewestManifest(known) => Found::Newest(location.highest_if_listed(Series::Manifests, *known).await?),

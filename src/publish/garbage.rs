@@ -159,9 +159,9 @@ async fn referenced(
     }
     for number in needed {
         // A manifest that cannot be read might reference any object, so nothing is deleted.
-        let retaining = |problem: String| PublishError::Document {
-            object: location.object_url(&Series::Manifests.object(number)),
-            problem: format!("{problem}: nothing is deleted: {}", remedy(number, first_kept, newest)),
+        let retaining = |problem: String| {
+            let problem = format!("{problem}: nothing is deleted: {}", remedy(number, first_kept, newest));
+            location.document_fault(&Series::Manifests.object(number), problem)
         };
         let manifest = match Manifest::read(location, number).await {
             Err(PublishError::Document { problem, .. }) => return Err(retaining(problem)),

@@ -94,12 +94,11 @@ impl Publication {
                 pause_after_race(attempt).await;
             }
             let problem = format!("{CREATIONS_MAX} other operators were first: create the policy again");
-            Err(PublishError::Document { object: location.object_url("policies"), problem })
+            Err(location.document_fault("policies", problem))
         })?;
         Ok(policy)
     }
 
-    /// Checks a new generation against the newest policy.
     pub(super) async fn check_policy(&self, rows: u64, bytes: u64) -> Result<(), PublishError> {
         let Some(policy) = Policy::newest(&self.location).await? else { return Ok(()) };
         let number = policy.number;

@@ -99,47 +99,25 @@ impl Location {
             busy: Arc::clone(&busy),
         };
         let connector = |redirects| BoundedConnector { redirects, busy: Arc::clone(&busy) };
-        let signed = connector(Redirects::SameHost);
+        // The builders have the same methods, but no common trait.
+        macro_rules! cloud {
+            ($builder:ident, $variables:literal, $with_bucket:ident) => {{
+                let mut builder = $builder::from_env();
+                for (name, value) in variables(variables_prefix, $variables) {
+                    if let Ok(key) = name.parse() {
+                        builder = builder.with_config(key, value);
+                    }
+                }
+                let builder = builder.$with_bucket(host).with_client_options(client).with_retry(retry);
+                let store = builder.with_http_connector(connector(Redirects::SameHost)).build().map_err(invalid)?;
+                let store = Arc::new(store);
+                read_only(Arc::clone(&store) as _, parse_path(path)?).of_service(store)
+            }};
+        }
         match scheme {
-            "s3" => {
-                let builder = variables(variables_prefix, "AWS_").into_iter().fold(
-                    AmazonS3Builder::from_env(),
-                    |builder, (name, value)| match name.parse() {
-                        Ok(key) => builder.with_config(key, value),
-                        Err(_) => builder,
-                    },
-                );
-                let builder = builder.with_bucket_name(host);
-                let builder = builder.with_client_options(client).with_retry(retry);
-                let store = Arc::new(builder.with_http_connector(signed).build().map_err(invalid)?);
-                Ok(read_only(Arc::clone(&store) as _, parse_path(path)?).of_service(store))
-            }
-            "gs" => {
-                let builder = variables(variables_prefix, "GOOGLE_").into_iter().fold(
-                    GoogleCloudStorageBuilder::from_env(),
-                    |builder, (name, value)| match name.parse() {
-                        Ok(key) => builder.with_config(key, value),
-                        Err(_) => builder,
-                    },
-                );
-                let builder = builder.with_bucket_name(host);
-                let builder = builder.with_client_options(client).with_retry(retry);
-                let store = Arc::new(builder.with_http_connector(signed).build().map_err(invalid)?);
-                Ok(read_only(Arc::clone(&store) as _, parse_path(path)?).of_service(store))
-            }
-            "az" => {
-                let builder = variables(variables_prefix, "AZURE_").into_iter().fold(
-                    MicrosoftAzureBuilder::from_env(),
-                    |builder, (name, value)| match name.parse() {
-                        Ok(key) => builder.with_config(key, value),
-                        Err(_) => builder,
-                    },
-                );
-                let builder = builder.with_container_name(host);
-                let builder = builder.with_client_options(client).with_retry(retry);
-                let store = Arc::new(builder.with_http_connector(signed).build().map_err(invalid)?);
-                Ok(read_only(Arc::clone(&store) as _, parse_path(path)?).of_service(store))
-            }
+            "s3" => Ok(cloud!(AmazonS3Builder, "AWS_", with_bucket_name)),
+            "gs" => Ok(cloud!(GoogleCloudStorageBuilder, "GOOGLE_", with_bucket_name)),
+            "az" => Ok(cloud!(MicrosoftAzureBuilder, "AZURE_", with_container_name)),
             "file" => {
                 // The folder is the root of the store, so that nothing outside it can be read or written.
                 let store = LocalStore::new(PathBuf::from(format!("/{path}")));
@@ -161,12 +139,10 @@ impl Location {
         Location { multipart: Some(Arc::clone(&store) as _), pages: Some(store), is_writable: true, ..self }
     }
 
-    /// Returns the table's URL.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Returns whether the store is a folder of this machine.
     pub(super) fn is_local(&self) -> bool {
         self.folder.is_some()
     }
@@ -188,12 +164,10 @@ impl Location {
         self.url.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Returns the path of an object of the table in the store.
     pub(super) fn path(&self, object: &str) -> Path {
         object.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
     }
 
-    /// Returns the URL of an object of the table.
     pub(super) fn object_url(&self, object: &str) -> String {
         format!("{}/{object}", self.url)
     }
@@ -202,6 +176,11 @@ impl Location {
     pub(super) fn fault(&self, object: &str) -> impl Fn(object_store::Error) -> PublishError {
         let object = self.object_url(object);
         move |error| PublishError::Store { object: object.clone(), cause: StoreFault::new(&error) }
+    }
+
+    /// Returns the error for a document, or for a folder of documents, that is not as expected.
+    pub(super) fn document_fault(&self, object: &str, problem: impl Into<String>) -> PublishError {
+        PublishError::Document { object: self.object_url(object), problem: problem.into() }
     }
 
     /// Rejects a table in a store that can only be read.

@@ -280,7 +280,6 @@ impl Manifest {
         self.canaries.iter().filter(is_in_slots).try_for_each(check)
     }
 
-    /// Returns what is compared with other generations.
     pub(super) fn facts(&self) -> Facts {
         Facts { rows: self.rows(), key_kind: self.key_kind.clone(), schema: self.schema.clone() }
     }
@@ -354,7 +353,6 @@ fn name_of(first_slot: u16, last_slot: u16) -> String {
     }
 }
 
-/// Returns the name of a key kind in manifests.
 pub(super) fn key_kind_name(kind: KeyKind) -> &'static str {
     match kind {
         KeyKind::U64 => "u64",
@@ -362,7 +360,6 @@ pub(super) fn key_kind_name(kind: KeyKind) -> &'static str {
     }
 }
 
-/// Returns the columns of a schema as a manifest lists them.
 pub(super) fn schema_names(schema: Option<&Schema>) -> Vec<String> {
     let columns = schema.map(Schema::columns).unwrap_or_default();
     columns.iter().map(ToString::to_string).collect()

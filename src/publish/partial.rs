@@ -50,7 +50,6 @@ impl<'f> Partial<'f> {
         self.folder.path().join(&self.name)
     }
 
-    /// Deletes the files.
     pub(super) fn discard(&self) -> Result<(), PublishError> {
         remove(self.folder, &self.state_name)?;
         remove(self.folder, &self.name)
@@ -191,12 +190,10 @@ impl ByteRanges {
         self.ranges.is_empty()
     }
 
-    /// Returns the number of bytes.
     pub(super) fn len_bytes(&self) -> u64 {
         self.ranges.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Adds the bytes of a range.
     pub(super) fn insert(&mut self, added: Range<u64>) {
         if added.is_empty() {
             return;

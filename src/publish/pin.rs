@@ -90,7 +90,7 @@ impl Pin {
             pause_after_race(attempt).await;
         }
         let problem = format!("pin {number} was created by others {CREATIONS_MAX} times: create the pin again");
-        Err(PublishError::Document { object: location.object_url(&Series::Pins.object(number)), problem })
+        Err(location.document_fault(&Series::Pins.object(number), problem))
     }
 }
 
@@ -129,10 +129,7 @@ impl Decision {
     pub(super) async fn create(self, location: &Location, pin: u64) -> Result<Decision, PublishError> {
         // Whether it was created now or before does not matter.
         location.create_document(Series::Decisions, pin, &encode(&self)).await?;
-        let missing = || PublishError::Document {
-            object: location.object_url(&Series::Decisions.object(pin)),
-            problem: "was deleted: create another pin".to_owned(),
-        };
+        let missing = || location.document_fault(&Series::Decisions.object(pin), "was deleted: create another pin");
         Decision::read(location, pin).await?.ok_or_else(missing)
     }
 }

@@ -141,7 +141,6 @@ impl Publication {
         Ok(Publication { location, runtime, job: new_job(), warnings: Mutex::default() })
     }
 
-    /// Runs an operation on the table.
     pub(super) fn block_on<T>(
         &self,
         operation: impl AsyncFnOnce(&Location) -> Result<T, PublishError>,
@@ -265,7 +264,6 @@ impl Publication {
         })
     }
 
-    /// Gives a manifest the next number, and creates it.
     pub(super) async fn commit_manifest(
         &self,
         mut manifest: Manifest,
@@ -444,9 +442,8 @@ impl Publication {
         self.location.check_writable()?;
         self.runtime.block_on(async {
             if !Pin::read(&self.location, pin).await?.is_some_and(|pin| pin.hold) {
-                let problem = "is not a pin whose generation nodes hold: create one before the decision".to_owned();
-                let object = self.location.object_url(&Series::Pins.object(pin));
-                return Err(PublishError::Document { object, problem });
+                let problem = "is not a pin whose generation nodes hold: create one before the decision";
+                return Err(self.location.document_fault(&Series::Pins.object(pin), problem));
             }
             decision.create(&self.location, pin).await
         })

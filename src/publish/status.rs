@@ -132,7 +132,6 @@ impl NodeStatus {
         })
     }
 
-    /// Returns the slots whose rows the node serves.
     pub(super) fn slot_set(&self) -> SlotSet {
         self.slots.iter().copied().filter(|range| range.is_valid()).collect()
     }
@@ -208,7 +207,6 @@ impl UnreadableStatus {
         UnreadableStatus { node: node.map(str::to_owned), problem: error.to_string(), is_temporary }
     }
 
-    /// Returns a message for operators.
     pub(super) fn message(&self) -> String {
         let skipped = if self.node.is_some() { "the status is skipped" } else { "no status is read" };
         format!("{}: {skipped}", self.problem)
@@ -234,8 +232,8 @@ impl NodeReports {
         let others = location.folder.as_ref().map(|folder| folder.names_of_no_objects(&location.path("status")));
         for name in others.and_then(Result::ok).unwrap_or_default() {
             if let Some(node) = node_of(&name) {
-                let (object, problem) = (location.object_url(&object(node)), "is not a regular file".to_owned());
-                reports.unreadable.push(UnreadableStatus::new(Some(node), &PublishError::Document { object, problem }));
+                let error = location.document_fault(&object(node), "is not a regular file");
+                reports.unreadable.push(UnreadableStatus::new(Some(node), &error));
             }
         }
         let read = |listed: ObjectMeta| async move {
@@ -247,7 +245,7 @@ impl NodeReports {
             let age = SystemTime::now().duration_since(listed.last_modified.into()).unwrap_or_default();
             let status = match NodeStatus::decode(&json, &node) {
                 Ok(status) => Ok(NodeStatus { age_s: age.as_secs(), ..status }),
-                Err(problem) => Err(PublishError::Document { object: location.object_url(&object(&node)), problem }),
+                Err(problem) => Err(location.document_fault(&object(&node), problem)),
             };
             Some((node, status))
         };
@@ -277,7 +275,6 @@ fn node_of(name: &str) -> Option<&str> {
     name.strip_suffix(".json").filter(|node| node_id_problem(node).is_none())
 }
 
-/// Returns the name of the status of a node.
 fn object(node: &str) -> String {
     format!("status/{node}.json")
 }

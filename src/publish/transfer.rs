@@ -49,7 +49,6 @@ impl Drop for TransferRuntime {
     }
 }
 
-/// Fails if a transfer was canceled.
 pub(super) fn check(cancel: &Cancel) -> Result<(), PublishError> {
     if cancel.is_set() { Err(PublishError::Canceled) } else { Ok(()) }
 }
@@ -113,7 +112,6 @@ pub struct TransferProgress {
 /// A function that observes the progress of a transfer.
 pub(super) type OnProgress<'a> = &'a mut (dyn FnMut(TransferProgress) + Send);
 
-/// Returns the length of the parts of an object.
 pub(super) fn part_len_bytes(object_len_bytes: u64) -> u64 {
     const MIB: u64 = 1 << 20;
     PART_LEN_BYTES.max(object_len_bytes.div_ceil(PARTS_MAX).next_multiple_of(MIB))
@@ -133,7 +131,6 @@ impl Parts {
         Parts { object_len_bytes, part_len_bytes }
     }
 
-    /// Returns the number of parts.
     pub(super) fn count(self) -> u64 {
         self.object_len_bytes.div_ceil(self.part_len_bytes)
     }
@@ -150,7 +147,6 @@ impl Parts {
         range.end - range.start
     }
 
-    /// Returns the ranges of all parts.
     pub(super) fn ranges(self) -> impl Iterator<Item = Range<u64>> {
         (0..self.count()).map(move |part| self.range(part))
     }
@@ -163,7 +159,6 @@ pub(super) async fn back_off(attempt: u32) {
     tokio::time::sleep(Duration::from_millis(max_ms / 2 + random_below(max_ms / 2 + 1))).await;
 }
 
-/// Returns a random number below `end`.
 pub(super) fn random_below(end: u64) -> u64 {
     u64::from_le_bytes(random_bytes()) % end.max(1)
 }
@@ -179,7 +174,6 @@ pub(super) fn seed_random(seed: Option<u64>) {
     SEEDED.set(seed);
 }
 
-/// Returns random bytes.
 pub(super) fn random_bytes<const LEN: usize>() -> [u8; LEN] {
     let mut bytes = [0; LEN];
     #[cfg(test)]
@@ -234,19 +228,16 @@ pub(super) fn allocated_bytes(file: &File) -> u64 {
     file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(BLOCK_BYTES))
 }
 
-/// Returns a name with a suffix.
 pub(super) fn with_suffix(name: &OsStr, suffix: &str) -> OsString {
     let mut name = name.to_owned();
     name.push(suffix);
     name
 }
 
-/// Removes a file, if it exists.
 pub(super) fn remove(folder: &Folder, name: &OsStr) -> Result<(), PublishError> {
     folder.remove(name).map_err(PublishError::io(&folder.path().join(name)))
 }
 
-/// Makes the names in a folder durable.
 pub(super) fn sync_folder(folder: &Folder) -> Result<(), PublishError> {
     folder.sync().map_err(PublishError::io(folder.path()))
 }

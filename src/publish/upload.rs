@@ -117,7 +117,6 @@ struct Verified {
     bytes: u64,
 }
 
-/// Uploads a file, and reads it back.
 pub(super) async fn upload(
     location: &Location,
     job: &str,
@@ -210,7 +209,6 @@ pub(super) fn is_object_name(object: &str) -> bool {
     is_hex(job) && (is_file || is_hidden_name(name))
 }
 
-/// Returns whether a text can be the name of a job.
 pub(super) fn is_job(text: &str) -> bool {
     is_hex(text)
 }
@@ -347,7 +345,6 @@ async fn send_parts(
     }
 }
 
-/// Reads an uploaded object back, and compares it with its file.
 async fn read_back(
     location: &Location,
     object: &str,
@@ -416,7 +413,7 @@ impl UploadState {
                  answers at this address",
                 upload_id.len()
             );
-            return Err(PublishError::Document { object: location.object_url(&object), problem });
+            return Err(location.document_fault(&object, problem));
         }
         Ok(UploadState {
             object_url: location.object_url(&object),

@@ -356,7 +356,6 @@ impl FenceWriter {
         })
     }
 
-    /// Adds the next row.
     #[inline(always)]
     fn push(&mut self, head: u64, place: u32) -> io::Result<()> {
         (self.heads[self.row_count], self.places[self.row_count]) = (head, place);
@@ -521,7 +520,6 @@ impl Buckets {
         self.shape.bucket_count
     }
 
-    /// Returns the number of rows in the largest part.
     fn part_rows_max(&self) -> u64 {
         self.part_rows.iter().copied().max().unwrap_or(0).into()
     }
@@ -530,7 +528,6 @@ impl Buckets {
         self.part_rows[part as usize] as usize
     }
 
-    /// Returns the numbers of the parts in a bucket.
     fn parts(&self, bucket: usize) -> Range<u64> {
         let (bucket, bits) = (bucket as u64, self.shape.bucket_parts_bits);
         bucket << bits..((bucket + 1) << bits).min(self.part_rows.len() as u64)

@@ -181,7 +181,6 @@ impl PilotChooser {
         (self.eviction_count, self.settled) = (0, [NONE; SETTLED_COUNT]);
     }
 
-    /// Sorts the few rows of a group by hash and place.
     fn sort_group(&mut self, group: u32) {
         let keys = self.keys(group);
         for first in keys.start + 1..keys.end {

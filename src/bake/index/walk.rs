@@ -94,7 +94,6 @@ impl Walk {
         Ok(())
     }
 
-    /// Returns the number of rows reached.
     pub(super) fn row(&self) -> u64 {
         self.row
     }

@@ -457,7 +457,6 @@ impl RowPiece {
         self.bytes.len() + size_of_val(&self.ends[..])
     }
 
-    /// Returns the length of all keys and values.
     pub(in crate::bake) fn content_len_bytes(&self) -> usize {
         self.bytes.len()
     }

@@ -29,7 +29,6 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Opens an input of bytes.
 fn open(input: Input<'_>) -> Result<OpenInput<'_>, BakeError> {
     match input.open()? {
         Opened::Bytes(open) => Ok(*open),

@@ -20,7 +20,7 @@ use crate::bake::error::{BakeError, Remedy, RowFault};
 use crate::bake::options::Options;
 use crate::bake::row::{InputRow, RowSink, is_removed, value_unless_removed};
 use crate::bake::typed::infer::{INFERENCE_LEN_BYTES, Inference};
-use crate::bake::typed::row_builder::RowBuilder;
+use crate::bake::typed::row_builder::{RowBuilder, unescaped};
 use crate::bake::typed::{Selected, TypedPlan};
 use crate::typed;
 
@@ -35,14 +35,6 @@ impl TextFormat for JsonLinesFormat<'_> {
 
     fn delimiter(&self) -> Option<u8> {
         None
-    }
-
-    fn may_have_header(&self) -> bool {
-        false
-    }
-
-    fn first_piece_len_min_bytes(&self) -> usize {
-        if self.typed.is_some() { INFERENCE_LEN_BYTES } else { 0 }
     }
 
     fn parser(&self, input: &str, first: &mut TextPiece) -> Result<Option<JsonLinesParser>, BakeError> {
@@ -111,16 +103,21 @@ fn position(fields: &mut Vec<String>, name: String) -> usize {
     })
 }
 
+/// Returns the lines of a piece without their line feeds.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(bytes).filter(|bytes| !bytes.is_empty());
+    std::iter::from_fn(move || {
+        let bytes = rest?;
+        let end = memchr(b'\n', bytes).unwrap_or(bytes.len());
+        rest = bytes.get(end + 1..).filter(|rest| !rest.is_empty());
+        Some(&bytes[..end])
+    })
+}
+
 impl TextParser for JsonLinesParser {
     fn parse(&mut self, piece: &TextPiece, sink: &mut impl RowSink) -> Result<(), BakeError> {
         let mut found = vec![None; self.fields.len()];
-        let (mut rest, mut line) = (&piece.bytes[..], piece.first_line);
-        while !rest.is_empty() {
-            let (text, after) = match memchr(b'\n', rest) {
-                Some(end) => (&rest[..end], &rest[end + 1..]),
-                None => (rest, &rest[rest.len()..]),
-            };
-            rest = after;
+        for (line, text) in (piece.first_line..).zip(lines(&piece.bytes)) {
             let text = text.strip_suffix(b"\r").unwrap_or(text);
             if !text.trim_ascii().is_empty() {
                 match self.row(line, text, &mut found) {
@@ -128,7 +125,6 @@ impl TextParser for JsonLinesParser {
                     Err(fault) => sink.bad(line, fault, text)?,
                 }
             }
-            line += 1;
         }
         Ok(())
     }
@@ -191,15 +187,7 @@ fn field_name(column: &Column) -> String {
 /// unescaped into the buffer `text`.
 fn content<'t>(line: &[u8], raw: &'t RawValue, text: &'t mut String) -> Result<&'t [u8], RowFault> {
     let json = raw.get();
-    match json.strip_prefix('"').and_then(|json| json.strip_suffix('"')) {
-        None => Ok(json.as_bytes()),
-        Some(inside) if memchr(b'\\', inside.as_bytes()).is_none() => Ok(inside.as_bytes()),
-        Some(_) => {
-            let at = json.as_ptr().addr() - line.as_ptr().addr();
-            *text = serde_json::from_str(json).map_err(|error| RowFault::json(&error, at))?;
-            Ok(text.as_bytes())
-        }
-    }
+    if json.starts_with('"') { unescaped(line, json, text) } else { Ok(json.as_bytes()) }
 }
 
 /// Returns a fault if a line is JSON but not an object. Returns `None` for any other line.
@@ -328,14 +316,10 @@ fn infer(
     let takes_all = chosen.is_none();
     let mut columns: Vec<(String, Inference, u64)> =
         chosen.unwrap_or_default().into_iter().map(|name| (name, Inference::new(), 0)).collect();
-    let (mut rest, mut rows) = (&piece.bytes[..], 0);
-    while !rest.is_empty() {
-        let (line, after) = match memchr(b'\n', rest) {
-            Some(end) => (&rest[..end], &rest[end + 1..]),
-            None => (rest, &rest[rest.len()..]),
-        };
-        rest = after;
-        if rows > 0 && piece.bytes.len() - rest.len() > INFERENCE_LEN_BYTES {
+    let (mut end, mut rows) = (0, 0);
+    for line in lines(&piece.bytes) {
+        end += line.len() + 1;
+        if rows > 0 && end.min(piece.bytes.len()) > INFERENCE_LEN_BYTES {
             break;
         }
         // The parser reports malformed lines later.

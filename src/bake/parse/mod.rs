@@ -32,7 +32,7 @@ use text::TextReader;
 
 /// Opens an input and returns the reader of its format.
 pub(super) fn open<'i>(input: Input<'i>, context: &'i Context<'i>) -> Result<Box<dyn PieceReader + 'i>, BakeError> {
-    let (options, budget) = (context.options, context.budget);
+    let options = context.options;
     let name = input.name().to_owned();
     let opened = match input.open()? {
         Opened::Bytes(opened) => *opened,
@@ -41,13 +41,13 @@ pub(super) fn open<'i>(input: Input<'i>, context: &'i Context<'i>) -> Result<Box
     let delimited = |opened, delimiter: u8| -> Box<dyn PieceReader + 'i> {
         let delimiter = options.delimiter.unwrap_or(delimiter);
         let format = DelimitedFormat { delimiter, options, typed: context.typed.as_ref() };
-        Box::new(TextReader::new(opened, format, budget))
+        Box::new(TextReader::new(opened, format, context))
     };
     Ok(match options.format.detect(&name, opened.head()) {
         Format::Auto | Format::Delimited => delimited(opened, b','),
         Format::Tsv => delimited(opened, b'\t'),
         Format::JsonLines => {
-            Box::new(TextReader::new(opened, JsonLinesFormat { options, typed: context.typed.as_ref() }, budget))
+            Box::new(TextReader::new(opened, JsonLinesFormat { options, typed: context.typed.as_ref() }, context))
         }
         Format::Parquet => parquet_reader(opened, context)?,
     })
@@ -165,7 +165,6 @@ pub(in crate::bake) enum RowUnit {
 
 /// Reads one input, in pieces.
 pub(in crate::bake) trait PieceReader {
-    /// Returns the unit in which this format counts rows.
     fn row_unit(&self) -> RowUnit;
 
     /// Returns the next piece, or `None` at the end of the input. `buffer` is the buffer of an earlier piece, whose
@@ -194,7 +193,6 @@ pub(in crate::bake) struct Piece {
 
 /// Parses the rows of one piece.
 pub(in crate::bake) trait ParsePiece: Send {
-    /// Parses the rows and passes them to the filler.
     fn parse(&mut self, filler: &mut Filler<'_>) -> Result<(), BakeError>;
 
     /// Returns the piece's buffer, if a later piece can reuse it.

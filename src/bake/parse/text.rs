@@ -7,10 +7,11 @@
 use std::io::{self, Read};
 
 use super::{ParsePiece, Piece, PieceReader, RowUnit};
-use crate::bake::budget::Budget;
+use crate::bake::budget::Context;
 use crate::bake::error::{BakeError, RowFault};
 use crate::bake::input::{InputFacts, OpenInput};
 use crate::bake::row::{Filler, RowSink};
+use crate::bake::typed::infer::INFERENCE_LEN_BYTES;
 use crate::csv_text::BYTE_ORDER_MARK;
 
 /// A text format: the rules for cutting an input into pieces, and the parser of the pieces.
@@ -20,12 +21,6 @@ pub(super) trait TextFormat {
     /// Returns the delimiter if the format has quoted fields. Returns `None` for a format without quotes, in which
     /// every line feed ends a row.
     fn delimiter(&self) -> Option<u8>;
-
-    /// Returns whether an input's first row could be a header that the options do not declare.
-    fn may_have_header(&self) -> bool;
-
-    /// Returns the minimum length of the first piece, from which [`TextFormat::parser`] may infer types.
-    fn first_piece_len_min_bytes(&self) -> usize;
 
     /// Returns the parser of an input. Removes the header, if there is one, from the first piece. Returns `None` if
     /// this piece has only blank lines. The caller then passes the next piece as `first`.
@@ -42,16 +37,21 @@ pub(super) struct TextReader<'i, F: TextFormat> {
     name: String,
     cutter: Cutter<OpenInput<'i>>,
     format: F,
+    /// Whether an input's first row could be a header that the options do not declare.
+    may_have_header: bool,
     /// The parser. `None` until a piece has a row.
     parser: Option<F::Parser>,
 }
 
 impl<'i, F: TextFormat> TextReader<'i, F> {
-    pub(super) fn new(opened: OpenInput<'i>, format: F, budget: &Budget) -> Self {
-        let name = opened.name().to_owned();
-        let cutter = Cutter::new(opened, format.delimiter(), budget.piece_len_bytes(), budget.row_len_max_bytes())
-            .with_first_piece(format.first_piece_len_min_bytes());
-        TextReader { name, cutter, format, parser: None }
+    pub(super) fn new(opened: OpenInput<'i>, format: F, context: &Context<'_>) -> Self {
+        let (name, delimiter, budget) = (opened.name().to_owned(), format.delimiter(), context.budget);
+        let mut cutter = Cutter::new(opened, delimiter, budget.piece_len_bytes(), budget.row_len_max_bytes());
+        if context.typed.is_some() {
+            cutter = cutter.with_first_piece(INFERENCE_LEN_BYTES);
+        }
+        let may_have_header = delimiter.is_some() && !context.options.header;
+        TextReader { name, cutter, format, may_have_header, parser: None }
     }
 }
 
@@ -84,7 +84,7 @@ impl<F: TextFormat> PieceReader for TextReader<'_, F> {
                 first_line: text.first_line,
                 last_line_max,
                 len_bytes: text.bytes.len(),
-                may_be_header: is_first && self.format.may_have_header(),
+                may_be_header: is_first && self.may_have_header,
                 rows: Box::new(ParseText { parser: parser.clone(), text }),
             }));
         }
@@ -245,7 +245,6 @@ impl<R: Read> Cutter<R> {
     }
 }
 
-/// Returns the number of blank lines at the start of these bytes.
 fn blank_lines(bytes: &[u8]) -> u64 {
     bytes.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).filter(|byte| **byte == b'\n').count() as u64
 }

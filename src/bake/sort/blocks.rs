@@ -109,7 +109,6 @@ impl BlockReader {
         &self.extent.owner
     }
 
-    /// Asks the system to read the next blocks ahead.
     fn advise_next_blocks(&self, from_bytes: u64) {
         let len_bytes =
             (self.extent.len_bytes - from_bytes).min((self.step_blocks * self.extent.block_len_bytes) as u64);

@@ -198,7 +198,6 @@ impl<'a> HeldRow<'a> {
         padding.fill(0);
     }
 
-    /// Appends the encoded row to `bytes`.
     #[inline]
     pub(in crate::bake) fn write_to(&self, bytes: &mut Vec<u8>) {
         let start = bytes.len();

@@ -170,12 +170,10 @@ impl SortedRun {
         self.pieces.iter().map(ParsedPiece::len_bytes).sum()
     }
 
-    /// Drops the row with the least key.
     pub(in crate::bake) fn drop_first(&mut self) {
         self.refs.remove(0);
     }
 
-    /// Drops the row with the greatest key.
     pub(in crate::bake) fn drop_last(&mut self) {
         self.refs.pop();
     }

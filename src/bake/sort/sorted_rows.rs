@@ -125,7 +125,6 @@ impl TableRecords {
 }
 
 impl<'r> SortedRows<'r> {
-    /// Returns a cursor over the rows of a run in memory.
     pub(in crate::bake) fn memory(run: &'r SortedRun, rank: u32) -> Self {
         SortedRows { storage: Storage::Memory { run, next: 0 }, rank }
     }

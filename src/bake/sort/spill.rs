@@ -58,7 +58,6 @@ pub(in crate::bake) struct SpillFile {
 }
 
 impl SpillFile {
-    /// Creates an unnamed file in a folder.
     pub(in crate::bake) fn new(folder: &Path) -> io::Result<SpillFile> {
         let owner = ExtentOwner::Temporary(folder.into());
         Ok(SpillFile { file: Arc::new(unnamed_file_in(folder)?), owner, end_bytes: 0 })

@@ -122,7 +122,6 @@ impl Case {
         }
     }
 
-    /// Returns the rows of each input.
     fn inputs(&self) -> Vec<Vec<(String, String)>> {
         let mut rows = self.rows.clone();
         let part = |share: f64| (rows.len() as f64 * share) as usize;

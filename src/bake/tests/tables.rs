@@ -318,7 +318,6 @@ impl Bench {
     }
 }
 
-/// Returns the rows of some slots.
 fn of_slots(rows: &Rows, slots: SlotRange) -> Rows {
     let has = |key: &str| slots.has_key(Key::Bytes(key.as_bytes()));
     rows.iter().filter(|(key, _)| has(key)).map(|(key, value)| (key.clone(), value.clone())).collect()

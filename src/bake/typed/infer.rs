@@ -59,7 +59,6 @@ impl Inference {
         }
     }
 
-    /// Notes a JSON value.
     pub(in crate::bake) fn add_json(&mut self, json: &str) {
         match json.as_bytes()[0] {
             b'n' => self.add_empty(),

@@ -199,7 +199,6 @@ impl TypedPlan {
     }
 }
 
-/// Returns the schema of the new table, after all inputs have been read.
 pub(super) fn final_schema(options: &Options, plan: Option<&TypedPlan>) -> Result<Option<Arc<Schema>>, BakeError> {
     let Some(plan) = plan else { return Ok(None) };
     plan.declared_schema(options.key.as_ref())?.ok_or(BakeError::NoTypes).map(Some)

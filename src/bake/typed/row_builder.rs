@@ -144,17 +144,7 @@ fn json_value<'b>(
     let column_type = column.column_type;
     match (json.as_bytes()[0], column_type) {
         (b'"', ColumnType::List { .. }) => expected("a list"),
-        (b'"', _) => {
-            let inside = &json[1..json.len() - 1];
-            match memchr(b'\\', inside.as_bytes()) {
-                None => parsed(column, parser, inside.as_bytes()),
-                Some(_) => {
-                    let at = json.as_ptr().addr() - line.as_ptr().addr();
-                    *text = serde_json::from_str(json).map_err(|error| RowFault::json(&error, at))?;
-                    parsed(column, parser, text.as_bytes())
-                }
-            }
-        }
+        (b'"', _) => parsed(column, parser, unescaped(line, json, text)?),
         // As in other bakes of JSON Lines, the text of a value that is not a string is its JSON.
         (_, ColumnType::Text) => Ok(Value::Text(json)),
         (b'[', ColumnType::List { .. }) => parsed(column, parser, json.as_bytes()),
@@ -165,4 +155,15 @@ fn json_value<'b>(
         (b'-' | b'0'..=b'9', _) => parsed(column, parser, json.as_bytes()),
         _ => expected("a number"),
     }
+}
+
+/// Returns the text of a JSON string, which is a part of a line. Text with escapes is written to the buffer `text`.
+pub(in crate::bake) fn unescaped<'t>(line: &[u8], json: &'t str, text: &'t mut String) -> Result<&'t [u8], RowFault> {
+    let inside = &json.as_bytes()[1..json.len() - 1];
+    if memchr(b'\\', inside).is_none() {
+        return Ok(inside);
+    }
+    let at = json.as_ptr().addr() - line.as_ptr().addr();
+    *text = serde_json::from_str(json).map_err(|error| RowFault::json(&error, at))?;
+    Ok(text.as_bytes())
 }

@@ -253,7 +253,6 @@ impl NodeMachine {
         &self.earlier_slots
     }
 
-    /// Returns whether topologies wait to take effect.
     #[cfg(test)]
     pub(super) fn are_topologies_pending(&self) -> bool {
         self.topologies.are_pending()
@@ -306,7 +305,6 @@ impl NodeMachine {
         round.min(status).min(retries.min().unwrap_or(Duration::MAX))
     }
 
-    /// Records what happened.
     pub(super) fn apply(&mut self, event: Event, now: Duration) {
         match event {
             Event::Read(read, result) => {
@@ -338,7 +336,6 @@ impl NodeMachine {
         }
     }
 
-    /// Returns messages about damage since the last call.
     pub(super) fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
     }

@@ -49,7 +49,6 @@ impl NodeMachine {
         self.transfer.is_some() || self.swap.is_some() || self.is_settling
     }
 
-    /// Returns what is about to be served.
     pub(in crate::publish) fn swapping(&self) -> Option<&Goal> {
         self.swap.as_ref()
     }

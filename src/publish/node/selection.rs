@@ -30,7 +30,6 @@ pub(super) enum Selection {
 }
 
 impl NodeMachine {
-    /// Returns the slots that the node needs.
     pub(in crate::publish) fn needed(&self) -> SlotSet {
         match &self.options.slots {
             Some(slots) => slots.clone(),
@@ -61,12 +60,10 @@ impl NodeMachine {
         }
     }
 
-    /// Returns the decision about the newest pin.
     pub(super) fn decision(&self) -> Option<Decision> {
         self.decision.filter(|(pin, _)| *pin == self.pins.number()).map(|(_, decision)| decision)
     }
 
-    /// Returns whether a pin selects a generation for the node.
     pub(super) fn is_pinned(&self) -> bool {
         self.pin.as_ref().is_some_and(|pin| pin.generation_for(Some(&self.options.name)).is_some())
     }
@@ -352,7 +349,6 @@ impl NodeMachine {
         }
     }
 
-    /// Returns the older manifest that must be read next.
     pub(super) fn needed_manifest(&self) -> Option<u64> {
         if self.manifests.number() == 0 || !self.pins.is_known() {
             return None;

@@ -92,7 +92,6 @@ impl FaultyStore {
         sleep(Duration::from_millis(ms)).await;
     }
 
-    /// Creates an object, if it does not exist.
     fn create(&self, path: &str, bytes: &Bytes) -> Result<()> {
         let mut state = unpoisoned(&self.0);
         if state.objects.contains_key(path) {
@@ -263,7 +262,6 @@ impl Actor {
     }
 }
 
-/// Returns the manifest of a new generation.
 fn manifest(location: &Location, note: String) -> Manifest {
     let entry = r#"{"first_slot": 0, "last_slot": 16383, "object": "data/job/x", "bytes": 1, "rows": 7,
         "digest": "00000000000000000000000000000007", "key_kind": "u64"}"#;

@@ -72,7 +72,6 @@ impl SimulatedStore {
         }
     }
 
-    /// Creates the next manifest.
     pub(super) fn publish(&mut self, now_ms: u64, kind: PublicationKind) {
         let number = newest(&self.manifests) + 1;
         let other = if self.key_kind == "u64" { "bytes" } else { "u64" };
@@ -203,7 +202,6 @@ fn document<T: Clone>(
     }
 }
 
-/// Returns what a read that fails returns.
 pub(super) fn failed() -> Result<Found, PublishError> {
     Err(unreachable())
 }
@@ -318,7 +316,6 @@ impl SimulatedNode {
         self.incarnation += 1;
     }
 
-    /// Empties the folder of the node.
     pub(super) fn lose_folder(&mut self) {
         (self.disk, self.pin, self.is_recovering) = (Disk::default(), 0, true);
     }
@@ -410,7 +407,6 @@ impl SimulatedNode {
     }
 }
 
-/// All groups of slots.
 pub(super) fn groups() -> impl Iterator<Item = u16> {
     0..GROUPS
 }

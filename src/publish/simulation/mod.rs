@@ -287,7 +287,6 @@ impl World {
         }
     }
 
-    /// Returns the time that a request takes.
     fn delay(&mut self) -> u64 {
         match self.below(if self.has_faults() { 20 } else { 19 }) {
             19 => self.below(3 * POLL_MS),
@@ -479,7 +478,6 @@ impl World {
         good.map(|(number, _)| *number).collect()
     }
 
-    /// Damages a file in the folder of a node.
     fn damage(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         let served = node.served.as_ref().map_or(0, |(served, _)| *served);
@@ -569,7 +567,6 @@ impl World {
         }
     }
 
-    /// Describes the nodes with regard to a group of slots.
     fn describe(&self, group: u16) -> String {
         let describe = |node: &SimulatedNode| {
             let status = node.machine.as_ref().map(|machine| machine.status());

@@ -215,7 +215,6 @@ impl RowFields {
     }
 }
 
-/// Returns the names of the fields of each row.
 fn names(options: &Options, first: &Record<'_>) -> Result<Vec<String>, ColumnsFault> {
     let types = options.typed.as_ref().map_or(&[][..], |typed| &typed.types);
     if !options.header {

@@ -20,7 +20,6 @@ use crate::bake::error::{BakeError, RowFault};
 use crate::bake::options::Options;
 use crate::bake::row::{InputRow, RowSink, is_removed};
 use crate::bake::typed::TypedPlan;
-use crate::bake::typed::infer::INFERENCE_LEN_BYTES;
 use columns::UntypedColumns;
 
 /// The format of delimited text, with a delimiter and the options of the bake.
@@ -35,14 +34,6 @@ impl TextFormat for DelimitedFormat<'_> {
 
     fn delimiter(&self) -> Option<u8> {
         Some(self.delimiter)
-    }
-
-    fn may_have_header(&self) -> bool {
-        !self.options.header
-    }
-
-    fn first_piece_len_min_bytes(&self) -> usize {
-        if self.typed.is_some() { INFERENCE_LEN_BYTES } else { 0 }
     }
 
     fn parser(&self, input: &str, first: &mut TextPiece) -> Result<Option<DelimitedParser>, BakeError> {
@@ -75,7 +66,6 @@ enum Found<'o> {
 }
 
 impl<'o> DelimitedFormat<'o> {
-    /// Finds the chosen columns in the header or the first row of an input.
     fn fields(&self, input: &str, first: &Record<'_>) -> Result<Found<'o>, BakeError> {
         match self.typed {
             None => columns::find(self.options, input, first).map(Found::Fields),

@@ -36,7 +36,8 @@ const JULIAN_DAY_1970: i64 = 2_440_588;
 /// A column and its type.
 #[derive(Clone)]
 pub(super) struct ColumnType {
-    leaf: usize,
+    /// The column's position among the leaf columns of the file.
+    pub(super) leaf: usize,
     pub(super) name: String,
     pub(super) value_type: ValueType,
     /// The Parquet definition level of values that are not null. Lower definition levels mean null.
@@ -111,13 +112,13 @@ impl ColumnType {
         self.element_level.map_or(self.max_def_level > 0, |level| level > 1)
     }
 
-    /// Returns the column's position among the leaf columns of the file.
-    pub(super) fn leaf(&self) -> usize {
-        self.leaf
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
+    /// Returns the fault of a row whose value in this column has no text or cell.
+    pub(super) fn out_of_range(&self) -> RowFault {
+        let found = match self.value_type {
+            ValueType::Decimal { .. } => "a decimal with too many digits",
+            _ => "outside the calendar",
+        };
+        RowFault::OutOfRange { column: self.name.clone(), found }
     }
 
     /// Checks that a column of this type can contain keys.
@@ -324,7 +325,6 @@ pub(super) fn time_unit(unit: TimeUnit) -> typed::TimeUnit {
     }
 }
 
-/// Converts a number of time units to seconds and nanoseconds.
 fn split(unit: TimeUnit, units: i64) -> (i64, u32) {
     let per_second = match unit {
         TimeUnit::MILLIS => 1_000,
@@ -352,10 +352,6 @@ impl<'p> Cursor<'p> {
         Cursor { column, cells, next_row: 0, next_value: 0, value: None, text: String::new() }
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.column.name
-    }
-
     /// Moves to the next row.
     pub(super) fn advance(&mut self) -> Result<(), RowFault> {
         self.step();
@@ -376,17 +372,9 @@ impl<'p> Cursor<'p> {
 
     /// Converts a value to text, if its type requires a conversion.
     pub(super) fn convert(&mut self, value: usize) -> Result<(), RowFault> {
-        if !self.write_text(value) {
-            let found = match self.column.value_type {
-                ValueType::Decimal { .. } => "a decimal with too many digits",
-                _ => "outside the calendar",
-            };
-            return Err(RowFault::OutOfRange { column: self.column.name.clone(), found });
-        }
-        Ok(())
+        if self.write_text(value) { Ok(()) } else { Err(self.column.out_of_range()) }
     }
 
-    /// Returns the value of the current row.
     pub(super) fn cell(&self) -> Cell<'_> {
         let Some(value) = self.value else { return Cell::Null };
         let integer = |value: i64, bits: u32| match self.column.value_type {

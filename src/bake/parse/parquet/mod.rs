@@ -155,20 +155,20 @@ impl Group {
     fn open(file: &SerializedFileReader<File>, index: usize, columns: &[ColumnType]) -> Result<Group, ParquetError> {
         let group = file.get_row_group(index)?;
         for column in columns {
-            let compression = group.metadata().column(column.leaf()).compression();
+            let compression = group.metadata().column(column.leaf).compression();
             if matches!(compression, Compression::BROTLI(_) | Compression::LZO) {
                 let expected = "where SNAPPY, GZIP, LZ4, ZSTD or none was expected";
                 return Err(ParquetError::General(format!(
                     "{:?} is compressed by {compression}, {expected}",
-                    column.name()
+                    column.name
                 )));
             }
         }
-        let readers = columns.iter().map(|column| group.get_column_reader(column.leaf())).collect::<Result<_, _>>()?;
+        let readers = columns.iter().map(|column| group.get_column_reader(column.leaf)).collect::<Result<_, _>>()?;
         let rows = u64::try_from(group.metadata().num_rows())
             .map_err(|_| ParquetError::General(format!("row group {index} has a negative number of rows")))?;
         let len_bytes = |group: &RowGroupMetaData, column: &ColumnType| {
-            u64::try_from(group.column(column.leaf()).uncompressed_size()).unwrap_or(0)
+            u64::try_from(group.column(column.leaf).uncompressed_size()).unwrap_or(0)
         };
         let len_bytes =
             columns.iter().fold(0u64, |sum, column| sum.saturating_add(len_bytes(group.metadata(), column)));
@@ -230,7 +230,7 @@ impl Columns {
         cursors: &'s [Cursor<'_>],
         texts: &'s mut Texts,
     ) -> Result<InputRow<'s>, RowFault> {
-        let null = |cursor: &Cursor<'_>| RowFault::Null { column: cursor.name().to_owned() };
+        let null = |cursor: &Cursor<'_>| RowFault::Null { column: cursor.column.name.clone() };
         let key = &cursors[self.key];
         let key = key.cell().content(&mut texts.key).ok_or_else(|| null(key))?;
         let delete = self.delete.and_then(|delete| cursors[delete].cell().content(&mut texts.delete));
@@ -251,7 +251,7 @@ impl Columns {
         let mut columns: Vec<ColumnType> = Vec::new();
         let position = |columns: &mut Vec<ColumnType>, role: ColumnRole, column: &Column| {
             let (leaf, description) = leaf_of(schema, column, role)?;
-            if let Some(position) = columns.iter().position(|column| column.leaf() == leaf) {
+            if let Some(position) = columns.iter().position(|column| column.leaf == leaf) {
                 return Ok(position);
             }
             columns.push(ColumnType::new(leaf, &description, role)?);
@@ -262,7 +262,7 @@ impl Columns {
                 let key = position(&mut columns, ColumnRole::Key, key)?;
                 let packed = packed.iter().map(|column| position(&mut columns, ColumnRole::Packed, column));
                 let packed = packed.collect::<Result<Vec<_>, _>>()?;
-                let packer = Packer::new(packed.iter().map(|column| columns[*column].name().to_owned()));
+                let packer = Packer::new(packed.iter().map(|column| columns[*column].name.clone()));
                 (key, ValueColumns::Packed(packed, packer))
             }
             (key, value) => {

@@ -126,19 +126,21 @@ impl Columns {
         input: &str,
     ) -> Result<Columns, BakeError> {
         let found = Columns::leaves(schema, options, plan).map_err(|fault| fault.in_input(input))?;
-        let Leaves { mut columns, key, delete, values, declared } = found;
-        let key_name = columns[key].name().to_owned();
-        let schema = plan.set(&key_name, declared, input)?;
-        let positions = values.into_iter().map(|value| {
-            columns.push(value);
-            columns.len() - 1
-        });
-        let positions = positions.collect();
-        let value = ValueColumns::Typed(positions, Box::new(RowBuilder::new(schema.clone())));
-        Ok(Columns { columns, key, value, delete })
+        let (columns, declared) = found;
+        let schema = plan.set(&columns[0].name, declared, input)?;
+        let delete = options.delete_column.as_ref().map(|_| 1);
+        let values = 1 + usize::from(delete.is_some())..columns.len();
+        let value = ValueColumns::Typed(values.collect(), Box::new(RowBuilder::new(schema.clone())));
+        Ok(Columns { columns, key: 0, value, delete })
     }
 
-    fn leaves(schema: &SchemaDescriptor, options: &Options, plan: &TypedPlan) -> Result<Leaves, ColumnsFault> {
+    /// Returns the columns of the file, which are the key column, the delete column if there is one, and the columns that
+    /// become cells. Also returns the columns of the table.
+    fn leaves(
+        schema: &SchemaDescriptor,
+        options: &Options,
+        plan: &TypedPlan,
+    ) -> Result<(Vec<ColumnType>, Vec<typed::Column>), ColumnsFault> {
         let Some(key) = &options.key else {
             return Err(ColumnsFault::new(
                 "typed columns are chosen: choose the key column as well",
@@ -154,7 +156,7 @@ impl Columns {
             delete_leaf = Some(leaf);
             columns.push(ColumnType::new(leaf, &description, ColumnRole::Delete)?);
         }
-        let selected = plan.selected(columns[0].name(), |column| {
+        let selected = plan.selected(&columns[0].name, |column| {
             typed_leaf(schema, column, ColumnRole::Typed).map(|leaf| typed_name(schema, leaf))
         })?;
         let of_name = |name: &String| {
@@ -173,24 +175,12 @@ impl Columns {
             }
         };
         let declared = declared.unwrap_or_else(|| values.iter().filter_map(ColumnType::declared).collect());
-        Ok(Leaves { columns, key: 0, delete: delete_leaf.map(|_| 1), values, declared })
+        columns.extend(values);
+        Ok((columns, declared))
     }
 }
 
-/// The columns of the file that a typed bake reads.
-struct Leaves {
-    /// The key column, and the delete column if there is one.
-    columns: Vec<ColumnType>,
-    key: usize,
-    delete: Option<usize>,
-    /// The columns that become cells.
-    values: Vec<ColumnType>,
-    /// The columns of the table.
-    declared: Vec<typed::Column>,
-}
-
 impl ParquetPiece {
-    /// Parses the rows of a typed table.
     pub(super) fn parse_typed_into(&mut self, sink: &mut impl RowSink) -> Result<(), BakeError> {
         let Columns { columns, key, value, delete } = &mut self.columns;
         let ValueColumns::Typed(positions, builder) = value else { return Ok(()) };
@@ -207,7 +197,7 @@ impl ParquetPiece {
             let of_keys = of_keys.fold(Ok(()), Result::and);
             let of_cells = cells.iter_mut().map(TypedCursor::advance).fold(Ok(()), Result::and);
             let parsed = of_keys.and_then(|()| {
-                let null = || RowFault::Null { column: key.name().to_owned() };
+                let null = || RowFault::Null { column: key.column.name.clone() };
                 let delete = delete.as_ref().and_then(|delete| delete.cell().content(&mut texts.delete));
                 let key = key.cell().content(&mut texts.key).ok_or_else(null)?;
                 let value = match is_removed(delete) {
@@ -270,13 +260,7 @@ impl<'p> TypedCursor<'p> {
                 std::str::from_utf8(bytes).map_err(|_| self.fault(bytes, "UTF-8 text"))?;
                 Ok(())
             }
-            _ if self.scalar(value).is_none() => {
-                let found = match column.value_type {
-                    ValueType::Decimal { .. } => "a decimal with too many digits",
-                    _ => "outside the calendar",
-                };
-                Err(RowFault::OutOfRange { column: column.name.clone(), found })
-            }
+            _ if self.scalar(value).is_none() => Err(column.out_of_range()),
             _ => Ok(()),
         }
     }
@@ -325,7 +309,6 @@ impl<'p> TypedCursor<'p> {
         RowFault::cell(&typed::Column { name, column_type: self.target, is_nullable: false }, found, expected)
     }
 
-    /// Returns the value of the current row.
     fn value(&self) -> Value<'_> {
         let Some(value) = self.cursor.value else { return Value::Null };
         match (self.element, self.cursor.column.value_type) {
