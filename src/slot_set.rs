@@ -20,6 +20,12 @@ pub struct SlotSet {
     words: [u64; WORDS],
 }
 
+impl Default for SlotSet {
+    fn default() -> SlotSet {
+        SlotSet::NONE
+    }
+}
+
 impl SlotSet {
     /// The empty set.
     pub const NONE: SlotSet = SlotSet { words: [0; WORDS] };

@@ -1,13 +1,13 @@
 //! The decisions of a node that follows a published table, without input and output.
 //!
-//! In: the results of reads, transfers, and swaps, and the time. Out: what the node does next. At every step, the machine
-//! derives the next action from all documents that it knows: pins, decisions of rollouts, manifests, and topologies.
-//! Nothing that it decided earlier is carried out later without this check. At most one read, one transfer, one swap, and
-//! one write of the status are in progress, next to each other, so a node that fetches still follows pins and topologies
-//! and reports its state.
+//! In: the results of reads, transfers, and swaps, and the time. Out: what the node does next. At every step, the
+//! machine derives the next action from all documents that it knows: pins, decisions of rollouts, manifests, and
+//! topologies. Nothing that it decided earlier is carried out later without this check. At most one read, one transfer,
+//! one swap, and one write of the status are in progress, next to each other, so a node that fetches still follows pins
+//! and topologies and reports its state.
 //!
-//! [`Follower`](super::Follower) carries the actions out. The simulation carries them out on a virtual clock, in a store
-//! with faults.
+//! [`Follower`](super::Follower) carries the actions out. The simulation carries them out on a virtual clock, in a
+//! store with faults.
 //!
 //! Reasons and evidence: `docs/decisions/simulated-fleets.md`.
 
@@ -48,6 +48,7 @@ const MANIFESTS_MAX: usize = 24;
 const FAILURES_MAX: usize = 16;
 
 /// The reads of a poll, or those before a swap.
+#[derive(Default)]
 struct Round {
     /// Whether only the documents are read that could change what is about to be served.
     is_confirmation: bool,
@@ -90,6 +91,7 @@ struct Failure {
 }
 
 /// The state of a node.
+#[derive(Default)]
 pub(super) struct NodeMachine {
     options: NodeOptions,
     random: u64,
@@ -181,48 +183,12 @@ impl NodeMachine {
             pins,
             bodies,
             pin: record.pinned.clone(),
-            decision: None,
             topologies: Topologies::new(&options.name),
-            served_slots: SlotSet::NONE,
-            serving: 0,
-            digest: String::new(),
-            held: SlotSet::NONE,
-            held_ranges: Vec::new(),
             earlier_slots: record.earlier_slots.iter().map(|ranges| valid_slots(ranges)).collect(),
-            is_damaged: false,
-            repairs: 0,
-            transfer: None,
-            ready: None,
-            confirmed: None,
-            confirming: None,
-            swap: None,
-            failures: BTreeMap::new(),
-            unreadable: BTreeSet::new(),
             is_settled: true,
-            is_settling: false,
-            waits_for_poll: false,
-            round: None,
-            is_reading: false,
-            next_round_at: Duration::ZERO,
-            is_woken: false,
-            polls: 0,
-            polls_checked: 0,
-            has_checked_serving: false,
-            is_newest_missing: false,
-            polled_at: None,
-            poll_error: None,
-            goal_error: None,
-            poll_problem: String::new(),
-            failure_counts: Default::default(),
-            is_unreported: false,
-            has_served: false,
-            notices: Vec::new(),
-            is_writing_status: false,
-            status_tried_at: None,
-            status_written: None,
-            is_status_failing: false,
             beat,
             options,
+            ..NodeMachine::default()
         }
     }
 
@@ -263,8 +229,8 @@ impl NodeMachine {
         self.topologies.activated(topology);
     }
 
-    /// Returns the slots of topologies that are not in effect yet that the program serves. It must serve them before the
-    /// status is written, which confirms that it does.
+    /// Returns the slots of topologies that are not in effect yet that the program serves. It must serve them before
+    /// the status is written, which confirms that it does.
     pub(super) fn confirmed(&self) -> SlotSet {
         match self.options.slots {
             Some(_) => SlotSet::NONE,
@@ -426,7 +392,7 @@ fn split_mix(state: &mut u64) -> u64 {
 }
 
 /// The properties of a node that do not change.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::publish) struct NodeOptions {
     pub(in crate::publish) url: String,
     pub(in crate::publish) name: String,
@@ -482,7 +448,8 @@ pub(in crate::publish) enum Read {
     Manifest(u64),
     /// The manifest of a generation that a pin names.
     PinnedManifest(u64),
-    /// An older manifest: of a generation that is served if newer ones are unusable, or that a newer one is compared with.
+    /// An older manifest: of a generation that is served if newer ones are unusable, or that a newer one is compared
+    /// with.
     OlderManifest(u64),
     Pin(u64),
     /// The decision about the pin with a number.

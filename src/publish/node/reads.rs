@@ -1,7 +1,7 @@
 //! The reads of a node: which document it reads next, and what each read changes.
 //!
-//! A poll is a round of reads, at most one at a time. A shorter round reads only the pins, immediately before a swap.
-//! A [`SeriesReader`] reads a numbered series until a number is missing. A document that cannot be decoded does not hide
+//! A poll is a round of reads, at most one at a time. A shorter round reads only the pins, immediately before a swap. A
+//! [`SeriesReader`] reads a numbered series until a number is missing. A document that cannot be decoded does not hide
 //! later ones: the reader passes over it, so a newer document leads out of every damaged state.
 
 use std::mem::discriminant;
@@ -43,17 +43,7 @@ impl NodeMachine {
             self.manifests.begin_round();
             self.topologies.series.begin_round();
         }
-        self.round = Some(Round {
-            is_confirmation,
-            error: None,
-            has_read_pinned: false,
-            has_read_decision: false,
-            has_read_statuses: false,
-            has_read_reported: false,
-            has_checked: false,
-            has_checked_serving: false,
-            has_failed_older: false,
-        });
+        self.round = Some(Round { is_confirmation, ..Round::default() });
         self.next_read(now)
     }
 
@@ -138,17 +128,15 @@ impl NodeMachine {
     /// Returns why what the store returned contradicts what the node knows.
     fn contradiction(&self) -> Option<PublishError> {
         let (newest, serving) = (self.manifests.exists(), self.serving);
-        let problem = if serving > newest || self.is_newest_missing {
-            format!(
-                "the store does not have manifest {}, but this node serves generation {serving}: the store returned an \
-                 older state, or the manifest or the whole table was deleted: check the URL and the store, and restore or \
-                 publish what is missing. Only if the table was created again, empty the cache and start again to serve \
-                 the new one",
-                newest.max(serving)
-            )
-        } else {
+        if serving <= newest && !self.is_newest_missing {
             return None;
-        };
+        }
+        let problem = format!(
+            "the store does not have manifest {}, but this node serves generation {serving}: the store returned an older \
+             state, or the manifest or the whole table was deleted: check the URL and the store, and restore or publish \
+             what is missing. Only if the table was created again, empty the cache and start again to serve the new one",
+            newest.max(serving)
+        );
         Some(PublishError::NoGeneration { url: self.options.url.clone(), problem })
     }
 
@@ -158,8 +146,8 @@ impl NodeMachine {
         self.poll_error = Some(error);
     }
 
-    /// Compares the manifest in the store with the known one. Manifests do not change, so another one belongs to another
-    /// table, whose file replaces the served one.
+    /// Compares the manifest in the store with the known one. Manifests do not change, so another one belongs to
+    /// another table, whose file replaces the served one.
     fn checked(&mut self, number: u64, manifest: Manifest, now: Duration) {
         let is_other = |known: &Arc<Manifest>| known.digest() != manifest.digest();
         if !self.bodies.get(&number).is_some_and(is_other) {
@@ -280,12 +268,12 @@ impl NodeMachine {
 
 /// The maximum number of documents that a node reads in a round. It reads the others in the next round.
 const READS_MAX: u32 = 32;
-/// The maximum number of documents between the newest one that was read and the newest one that exists, for which a node
-/// reads all of them. Otherwise, it continues with the newest one.
+/// The maximum number of documents between the newest one that was read and the newest one that exists, for which a
+/// node reads all of them. Otherwise, it continues with the newest one.
 const SKIPPED_MAX: u64 = 8;
 
 /// The reader of a series.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SeriesReader {
     /// The number of the newest document that was read, or 0.
     number: u64,
@@ -309,16 +297,10 @@ pub(super) enum SeriesRead {
     Number(u64),
 }
 
-impl Default for SeriesReader {
-    fn default() -> SeriesReader {
-        SeriesReader::new(0)
-    }
-}
-
 impl SeriesReader {
     /// Creates a reader that has read the document with a number before the node started, or none if it is 0.
     pub(super) fn new(number: u64) -> SeriesReader {
-        SeriesReader { number, exists: number, is_searched: false, is_descending: false, next: None, reads: 0 }
+        SeriesReader { number, exists: number, ..SeriesReader::default() }
     }
 
     pub(super) fn number(&self) -> u64 {

@@ -1,10 +1,10 @@
 //! The topologies that a node of a cluster knows, and when the next one takes effect.
 //!
-//! In: topology documents, and the statuses of other nodes. Out: the topology to put into effect. A topology takes effect
-//! when each primary that gets slots has confirmed it: its status names this topology as one whose rows the node has, and
-//! the node still reports. If another node has put it into effect, it takes effect at once, because two nodes that follow
-//! different topologies could redirect a client to each other. For the same reason, a node that starts without a topology
-//! follows the one that other nodes report, and not the newest one, which may wait.
+//! In: topology documents, and the statuses of other nodes. Out: the topology to put into effect. A topology takes
+//! effect when each primary that gets slots has confirmed it: its status names this topology as one whose rows the node
+//! has, and the node still reports. If another node has put it into effect, it takes effect at once, because two nodes
+//! that follow different topologies could redirect a client to each other. For the same reason, a node that starts
+//! without a topology follows the one that other nodes report, and not the newest one, which may wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,6 +25,7 @@ const BEATS_MAX: usize = 16;
 /// The maximum number of topologies in memory that are not in effect yet. Older ones are forgotten.
 const PENDING_MAX: usize = 16;
 
+#[derive(Default)]
 pub(super) struct Topologies {
     /// The name of this node.
     name: String,
@@ -36,8 +37,8 @@ pub(super) struct Topologies {
     has_reports_since: Option<Duration>,
     /// Whether the last attempt to list the reports failed, for example because the node may not list objects.
     has_failed_list: bool,
-    /// The other primaries whose slots change, or may have changed, between the topology in effect and the newest one. All
-    /// primaries of the newest one if the node has no topology.
+    /// The other primaries whose slots change, or may have changed, between the topology in effect and the newest one.
+    /// All primaries of the newest one if the node has no topology.
     others: Vec<String>,
     observed: BTreeMap<String, Observed>,
     /// Whether something has changed since it was last decided whether a pending topology takes effect. With thousands
@@ -72,19 +73,7 @@ struct Observed {
 impl Topologies {
     /// Creates the state of a node with a name that knows no topology.
     pub(super) fn new(name: &str) -> Topologies {
-        Topologies {
-            name: name.to_owned(),
-            series: SeriesReader::default(),
-            current: None,
-            pending: Vec::new(),
-            has_reports_since: None,
-            has_failed_list: false,
-            others: Vec::new(),
-            observed: BTreeMap::new(),
-            has_changed: false,
-            is_rejected: false,
-            error: None,
-        }
+        Topologies { name: name.to_owned(), ..Topologies::default() }
     }
 
     #[cfg(test)]
@@ -106,8 +95,8 @@ impl Topologies {
         self.observed.values().map(|observed| observed.status.topology).max().unwrap_or(0)
     }
 
-    /// Returns the slots that the topology in effect and the pending ones assign to the node. Any pending topology may be
-    /// in effect on other nodes.
+    /// Returns the slots that the topology in effect and the pending ones assign to the node. Any pending topology may
+    /// be in effect on other nodes.
     pub(super) fn slots(&self) -> SlotSet {
         let mut slots = SlotSet::NONE;
         let topologies = self.current.iter().chain(&self.pending);

@@ -1,5 +1,5 @@
-//! A simulated store and simulated nodes. The store has documents with the times of their creation, so that a read can see
-//! an earlier state. A node has the real machine, a folder, and the slots that it serves.
+//! A simulated store and simulated nodes. The store has documents with the times of their creation, so that a read can
+//! see an earlier state. A node has the real machine, a folder, and the slots that it serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -227,6 +227,7 @@ pub(super) struct Disk {
     pub(super) files: Vec<SimulatedFile>,
 }
 
+#[derive(Default)]
 pub(super) struct SimulatedNode {
     pub(super) at: usize,
     /// `None` while the node is down.
@@ -266,32 +267,7 @@ pub(super) struct SimulatedNode {
 
 impl SimulatedNode {
     pub(super) fn new(at: usize, rate: u64) -> SimulatedNode {
-        SimulatedNode {
-            at,
-            machine: None,
-            incarnation: 0,
-            wake_token: 0,
-            started_ms: 0,
-            rate,
-            disk: Disk::default(),
-            topology: None,
-            own_slots: SlotSet::NONE,
-            owners: Default::default(),
-            retained: SlotSet::NONE,
-            retained_until_ms: 0,
-            served: None,
-            serves_damaged: false,
-            is_recovering: true,
-            transfer: None,
-            record_before_swap: None,
-            partitioned_until_ms: 0,
-            pin: 0,
-            pin_view_ms: 0,
-            pin_sent_ms: 0,
-            ready_at_ms: 0,
-            reads: 0,
-            writes: 0,
-        }
+        SimulatedNode { at, rate, is_recovering: true, ..SimulatedNode::default() }
     }
 
     pub(super) fn name(&self) -> &'static str {
