@@ -19,8 +19,8 @@ use crate::store::LookupError;
 
 /// The text instead of a digest if the table must not have the key.
 const ABSENT: &str = "absent";
-/// The maximum number of characters of a key in a message. The keys of a published table's canaries come from its store,
-/// and the message is part of Info.
+/// The maximum number of characters of a key in a message. The keys of a published table's canaries come from its
+/// store, and the message is part of Info.
 const KEY_CHARS_MAX: usize = 100;
 
 /// A key with the digest of its expected value.
@@ -47,8 +47,8 @@ pub enum CanaryError {
     },
     /// A line of the canary file is malformed.
     #[error(
-        "{}:{line}: found {found:?}, expected `key,digest`, where the digest is 32 hexadecimal digits or `absent`: write \
-         the file with `zkv canary`", path.display()
+        "{}:{line}: found {found:?}, expected `key,digest`, where the digest is 32 hexadecimal digits or `absent`: \
+         write the file with `zkv canary`", path.display()
     )]
     Line {
         /// The path of the canary file.

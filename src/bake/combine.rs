@@ -268,8 +268,8 @@ impl<'t> Writing<'t> {
     }
 }
 
-/// Writes each row to the file that has its slot, if there is one. Returns the counts of dropped rows, and the number of
-/// deletions.
+/// Writes each row to the file that has its slot, if there is one. Returns the counts of dropped rows, and the number
+/// of deletions.
 fn write_rows(
     parts: &SortedParts,
     files: &mut [Writing<'_>],
@@ -294,8 +294,8 @@ fn write_rows(
     Ok((tally, removals))
 }
 
-/// Returns the index of each slot's file, or `u16::MAX` for a slot without a file. Returns `None` if the first file gets
-/// all rows.
+/// Returns the index of each slot's file, or `u16::MAX` for a slot without a file. Returns `None` if the first file
+/// gets all rows.
 fn files_by_slot(files: &[Writing<'_>]) -> Option<Vec<u16>> {
     files[0].target.slots?;
     let mut file_of_slot = vec![u16::MAX; usize::from(SLOT_COUNT)];

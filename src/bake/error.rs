@@ -61,7 +61,8 @@ pub enum BakeError {
         error: io::Error,
     },
     /// The contents of a temporary file differ from what was written.
-    #[error("temporary files in {}: the block at byte {offset_bytes} differs from what was written: nothing was put in place; check the disk, or choose another folder", folder.display())]
+    #[error("temporary files in {}: the block at byte {offset_bytes} differs from what was written: nothing was put \
+             in place; check the disk, or choose another folder", folder.display())]
     TemporaryDamaged {
         folder: PathBuf,
         /// The offset of the damaged block in the file.
@@ -79,12 +80,13 @@ pub enum BakeError {
         fault: RowFault,
     },
     /// Two tables have keys of different kinds.
-    #[error("keys of {} are {other_kind}, and keys of {} are {kind}: merge tables whose keys are of one kind", other.display(), table.display())]
+    #[error("keys of {} are {other_kind}, and keys of {} are {kind}: merge tables whose keys are of one kind",
+             other.display(), table.display())]
     TableKeys { table: PathBuf, kind: KeyKind, other: PathBuf, other_kind: KeyKind },
     /// The options select a kind of keys that differs from the kind of the base's keys.
     #[error(
-        "keys of the base {} are {base_kind}, and the options say that keys of the input are {input_kind}: take keys as the \
-         base has them, or choose a base whose keys are {input_kind}",
+        "keys of the base {} are {base_kind}, and the options say that keys of the input are {input_kind}: take keys \
+         as the base has them, or choose a base whose keys are {input_kind}",
         base.display()
     )]
     BaseKeys { base: PathBuf, base_kind: KeyKind, input_kind: KeyKind },
@@ -95,7 +97,8 @@ pub enum BakeError {
     #[error("the inputs have no rows, from which the types of columns could be inferred: declare the types")]
     NoTypes,
     /// The options choose typed columns, but the values of the base are not typed.
-    #[error("the values of the base {} are not typed: bake values that are not typed, or choose another base", base.display())]
+    #[error("the values of the base {} are not typed: bake values that are not typed, or choose another base",
+             base.display())]
     UntypedBase { base: PathBuf },
     /// The base is a typed table, but the options choose no typed columns.
     #[error("the base {} is a typed table: bake typed columns as well", base.display())]
@@ -108,12 +111,16 @@ pub enum BakeError {
     AddedColumn { base: PathBuf, column: Box<Column> },
     /// A column has another type than in the base, and [`TypedColumns::cast`](super::TypedColumns::cast) is false.
     #[error(
-        "{old} is a column of the base {}, where {new} was expected: declare the type of the base, or convert the values of the base",
+        "{old} is a column of the base {}, where {new} was expected: declare the type of the base, or convert the \
+         values of the base",
         base.display()
     )]
     ChangedColumn { base: PathBuf, old: Box<Column>, new: Box<Column> },
     /// Two tables to merge have different columns.
-    #[error("{} has {other_columns}, and {} has {columns}: merge tables with equal columns", other.display(), table.display())]
+    #[error(
+        "{} has {other_columns}, and {} has {columns}: merge tables with equal columns",
+        other.display(), table.display()
+    )]
     TableColumns {
         table: PathBuf,
         /// The columns of the first table that the other table lacks, or a description of a table without columns.
@@ -123,7 +130,8 @@ pub enum BakeError {
         other_columns: String,
     },
     /// The chosen delimiter already has another meaning in delimited text.
-    #[error("the delimiter is {:?}, but a quote or a line end cannot separate fields: choose another delimiter", char::from(*delimiter))]
+    #[error("the delimiter is {:?}, but a quote or a line end cannot separate fields: choose another delimiter",
+             char::from(*delimiter))]
     Delimiter { delimiter: u8 },
     /// The slots are not a range of slots.
     #[error("the slots are {slots}, where a first and a last slot from 0 to 16383 were expected: choose other slots")]
@@ -136,7 +144,8 @@ pub enum BakeError {
     ShardLen { len_bytes: u64 },
     /// The rows of one slot do not fit into a shard.
     #[error(
-        "the rows of slot {slot} alone take up to {len_bytes} bytes, but a shard may have only {len_max_bytes}: allow longer shards"
+        "the rows of slot {slot} alone take up to {len_bytes} bytes, but a shard may have only {len_max_bytes}: allow \
+         longer shards"
     )]
     ShardSlot {
         slot: u16,
@@ -146,15 +155,18 @@ pub enum BakeError {
     },
     /// The table would have too many shards.
     #[error(
-        "{shards} shards of at most {len_max_bytes} bytes would be needed, but only 256 are allowed: allow longer shards"
+        "{shards} shards of at most {len_max_bytes} bytes would be needed, but only 256 are allowed: allow longer \
+         shards"
     )]
     ShardsTooMany { shards: usize, len_max_bytes: u64 },
     /// The folder for the shards has files, which could be mistaken for shards of the new table.
-    #[error("{}: has files, such as {name:?}, where a new or empty folder was expected: name another folder", folder.display())]
+    #[error("{}: has files, such as {name:?}, where a new or empty folder was expected: name another folder",
+             folder.display())]
     ShardFolder { folder: PathBuf, name: OsString },
     /// Slots are selected, but the kind of the keys depends on the rows.
     #[error(
-        "the rows of these slots do not decide whether the keys of the whole table are numbers or bytes: choose one of them"
+        "the rows of these slots do not decide whether the keys of the whole table are numbers or bytes: choose one \
+         of them"
     )]
     SlotsKeysUnknown,
     /// A merge was called without tables.
@@ -162,7 +174,8 @@ pub enum BakeError {
     NoTables,
     /// More tables are given than can be merged at once within the memory limit.
     #[error(
-        "{tables} tables, where at most {tables_max} can be merged at once with this memory: merge some of them first, or allow more memory"
+        "{tables} tables, where at most {tables_max} can be merged at once with this memory: merge some of them \
+         first, or allow more memory"
     )]
     TooManyTables { tables: usize, tables_max: usize },
     /// The system cannot start a thread.
@@ -173,7 +186,8 @@ pub enum BakeError {
     Memory { given_bytes: u64 },
     /// The number of bad rows exceeds the limit of [`BadRows::Skip`](super::BadRows::Skip).
     #[error(
-        "{input}:{line}: {fault}: this is bad row {bad_rows}, where at most {bad_rows_max} are allowed: nothing was put in place; correct the rows, or allow more bad rows"
+        "{input}:{line}: {fault}: this is bad row {bad_rows}, where at most {bad_rows_max} are allowed: nothing was \
+         put in place; correct the rows, or allow more bad rows"
     )]
     BadRows {
         input: String,
@@ -202,7 +216,8 @@ pub enum BakeError {
     #[error("stopped: nothing was put in place")]
     Canceled,
     /// The new file has replaced the output, but the output's folder cannot be synced.
-    #[error("{}: is in place, but its folder cannot be synced: {error}: a power loss may bring the old file back", path.display())]
+    #[error("{}: is in place, but its folder cannot be synced: {error}: a power loss may bring the old file back",
+             path.display())]
     FolderSync {
         path: PathBuf,
         #[source]
@@ -215,7 +230,8 @@ pub enum BakeError {
     #[error("reading the new file back: {0}: nothing was put in place; check disk and memory")]
     Verify(#[source] StoreError),
     /// A block of the new file does not match the checksum that the bake computed before it wrote the block.
-    #[error("{}: reading the new file back: the block at byte {offset_bytes} differs from what was written: nothing was put in place; check disk and memory", path.display())]
+    #[error("{}: reading the new file back: the block at byte {offset_bytes} differs from what was written: nothing \
+             was put in place; check disk and memory", path.display())]
     Damaged {
         path: PathBuf,
         /// The offset of the damaged block in the file.
@@ -223,7 +239,8 @@ pub enum BakeError {
     },
     /// A row of the new file differs from the sorted row that it was written from.
     #[error(
-        "reading the new file back: row {row} differs from the sorted row: nothing was put in place; check disk and memory"
+        "reading the new file back: row {row} differs from the sorted row: nothing was put in place; check disk and \
+         memory"
     )]
     Compare {
         /// The row's number, counted from 0 in key order.
@@ -310,12 +327,14 @@ pub enum RowFault {
     },
     /// The key is empty or too long.
     #[error(
-        "a key of {len_bytes} bytes, where 1 to {KEY_LEN_MAX_BYTES} are allowed: correct the row, or choose another key column"
+        "a key of {len_bytes} bytes, where 1 to {KEY_LEN_MAX_BYTES} are allowed: correct the row, or choose another \
+         key column"
     )]
     KeyLen { len_bytes: usize },
     /// The field in the delete column is not a valid Boolean.
     #[error(
-        "the delete column is {found:?}, where true, 1, false, 0, or an empty field was expected: correct the row, or choose another delete column"
+        "the delete column is {found:?}, where true, 1, false, 0, or an empty field was expected: correct the row, or \
+         choose another delete column"
     )]
     Deletion {
         /// The field in the delete column, shortened for the message.
@@ -341,7 +360,8 @@ pub enum RowFault {
     BareReturn,
     /// The row exceeds the maximum length of a row.
     #[error(
-        "a row of more than {len_max_bytes} bytes begins here: close its quote, split the value, or, if the row has at most {VALUE_LEN_MAX_BYTES} bytes, allow memory of eight times its length"
+        "a row of more than {len_max_bytes} bytes begins here: close its quote, split the value, or, if the row has \
+         at most {VALUE_LEN_MAX_BYTES} bytes, allow memory of eight times its length"
     )]
     Endless {
         /// The maximum length of a row, which depends on the memory limit of the bake.
@@ -388,7 +408,8 @@ pub enum RowFault {
     OutOfRange { column: String, found: &'static str },
     /// A value does not fit the type of its column in a typed table.
     #[error(
-        "column {column:?} is {found:?}, where {column_type} was expected ({expected}): correct the row, or declare another type"
+        "column {column:?} is {found:?}, where {column_type} was expected ({expected}): correct the row, or declare \
+         another type"
     )]
     Cell {
         column: Box<str>,
@@ -400,7 +421,8 @@ pub enum RowFault {
     },
     /// A column of a typed table has no value in a row, but every row must have a value of this column.
     #[error(
-        "column {column:?} has no value, where {column_type} was expected in every row: correct the row, or declare that the column can be null"
+        "column {column:?} has no value, where {column_type} was expected in every row: correct the row, or declare \
+         that the column can be null"
     )]
     NoValue { column: String, column_type: ColumnType },
     /// A value from memory or from a table is not a row of the schema.
@@ -532,8 +554,8 @@ pub enum Remedy {
     UseTypedColumns,
     /// Declare the types of columns ([`TypedColumns::types`](super::TypedColumns::types)).
     DeclareTypes,
-    /// Declare that a column can be null
-    /// ([`Column::is_nullable`](crate::typed::Column::is_nullable) in [`TypedColumns::types`](super::TypedColumns::types)).
+    /// Declare that a column can be null ([`Column::is_nullable`](crate::typed::Column::is_nullable) in
+    /// [`TypedColumns::types`](super::TypedColumns::types)).
     MakeNullable,
     /// Convert the values of the base ([`TypedColumns::cast`](super::TypedColumns::cast)).
     CastBase,

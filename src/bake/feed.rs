@@ -1,6 +1,7 @@
 //! Sends the pieces of all inputs to the parsers.
 //!
-//! In: inputs. Out: numbered pieces, and the origin of each row: one number that identifies its input and line. If too many pieces are in flight, the feed waits.
+//! In: inputs. Out: numbered pieces, and the origin of each row: one number that identifies its input and line. If too
+//! many pieces are in flight, the feed waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;

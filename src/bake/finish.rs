@@ -1,8 +1,8 @@
 //! Turns sorted rows into complete files at their final paths.
 //!
-//! In: the sorted rows of the inputs, and old tables. Out: a file at the output's path, or several files in the output's
-//! folder, and a report of each file. This module calls the last stages of a bake in order: `combine`, `index`,
-//! `verify`, and `place`.
+//! In: the sorted rows of the inputs, and old tables. Out: a file at the output's path, or several files in the
+//! output's folder, and a report of each file. This module calls the last stages of a bake in order: `combine`,
+//! `index`, `verify`, and `place`.
 //!
 //! Reasons and evidence: `docs/decisions/bake-file-order.md`.
 

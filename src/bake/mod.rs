@@ -178,7 +178,8 @@ fn bake_within(
     bake_to(budget, inputs, Output::File(output), options, progress).map(report_of_one_file)
 }
 
-/// Bakes the rows of all inputs into several tables, the shards of one table, in one pass over the inputs: see [`bake`].
+/// Bakes the rows of all inputs into several tables, the shards of one table, in one pass over the inputs: see
+/// [`bake`].
 ///
 /// `folder` must not exist, or be empty. Each shard gets the file `FIRST-LAST.db` there, where FIRST and LAST are its
 /// first and last slot. [`Options::slots`] selects the slots that are divided into shards. The rules of
@@ -262,11 +263,11 @@ fn bake_to(
 /// Merges tables into one table at `output`. `output` may be the path of one of the merged tables.
 ///
 /// All tables must have keys of the same kind. Either no table is typed, or all tables have the same columns, in any
-/// order: the new table then has the columns of the first table. If several tables have a row with the same key, [`Duplicates::First`]
-/// keeps the row of the table that comes first in `tables`, [`Duplicates::Last`] keeps the row of the table that comes
-/// last, and [`Duplicates::Error`] rejects the merge. With [`Options::slots`], only the rows of these slots are merged,
-/// so a merge of one table extracts a shard. Options for text formats have no effect. As in [`bake`], the same rows
-/// give the same file.
+/// order: the new table then has the columns of the first table. If several tables have a row with the same key,
+/// [`Duplicates::First`] keeps the row of the table that comes first in `tables`, [`Duplicates::Last`] keeps the row of
+/// the table that comes last, and [`Duplicates::Error`] rejects the merge. With [`Options::slots`], only the rows of
+/// these slots are merged, so a merge of one table extracts a shard. Options for text formats have no effect. As in
+/// [`bake`], the same rows give the same file.
 ///
 /// # Errors
 /// [`BakeError`]. The message for a damaged table names the damaged block.
@@ -392,8 +393,8 @@ fn check_delimiter(options: &Options) -> Result<(), BakeError> {
     }
 }
 
-/// Checks the slots and the shards. Rejects a bake of some slots if the kind of the keys depends on the rows: the shards
-/// of one table could then have keys of different kinds.
+/// Checks the slots and the shards. Rejects a bake of some slots if the kind of the keys depends on the rows: the
+/// shards of one table could then have keys of different kinds.
 fn check_slots(options: &Options, output: Output<'_>) -> Result<(), BakeError> {
     match options.slots {
         Some(_) if options.keys == Keys::Auto => return Err(BakeError::SlotsKeysUnknown),

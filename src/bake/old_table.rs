@@ -5,8 +5,8 @@
 //! one block of checksums, and one checksum (8 bytes) of each block of checksums. A block of checksums covers 32 MiB of
 //! records, and is verified whenever it is read. The old index is not read, because the bake builds a new one.
 //!
-//! A table whose columns differ from those of the new table is copied into an unnamed temporary file, with values of the new
-//! schema. Columns are matched by name. Added columns are null, and other columns of the table are dropped.
+//! A table whose columns differ from those of the new table is copied into an unnamed temporary file, with values of
+//! the new schema. Columns are matched by name. Added columns are null, and other columns of the table are dropped.
 
 use std::fs::File;
 use std::io;
@@ -215,8 +215,8 @@ const CELL_LEN_BYTES: usize = 40;
 /// The number of rows between two checks whether the bake was canceled.
 const CANCEL_ROWS: u64 = 1 << 16;
 
-/// Converts the rows of the base, unless the base has the columns of the new schema. Bad rows are skipped if the options
-/// allow it.
+/// Converts the rows of the base, unless the base has the columns of the new schema. Bad rows are skipped if the
+/// options allow it.
 pub(in crate::bake) fn convert_base(
     base: OldTable,
     schema: &Arc<Schema>,

@@ -55,11 +55,12 @@ pub struct Options {
     /// The columns that become the value.
     pub value: ValueSpec,
     /// The columns of a typed table. `None` if values are not typed. With typed columns, `value` must be
-    /// [`ValueSpec::Unnamed`], `delete_marker` must be `None`, and `key` must select a column, unless all inputs are rows
-    /// in memory. The value of a row in memory must be a row of the schema, as [`RowEncoder`](crate::typed::RowEncoder)
-    /// encodes it.
+    /// [`ValueSpec::Unnamed`], `delete_marker` must be `None`, and `key` must select a column, unless all inputs are
+    /// rows in memory. The value of a row in memory must be a row of the schema, as
+    /// [`RowEncoder`](crate::typed::RowEncoder) encodes it.
     pub typed: Option<TypedColumns>,
-    /// The kind of the keys. The declared type of a typed table's key column overrides it. If there is a base, [`Keys::Auto`] means the kind of the base's keys.
+    /// The kind of the keys. The declared type of a typed table's key column overrides it. If there is a base,
+    /// [`Keys::Auto`] means the kind of the base's keys.
     pub keys: Keys,
     /// The policy for rows that have the same key.
     pub duplicates: Duplicates,
@@ -126,7 +127,8 @@ impl Options {
 #[non_exhaustive]
 pub struct TypedColumns {
     /// The columns of the table with their types, in the order of the table. The key column may be among them: its type
-    /// selects the kind of the keys, and must be `u64`, `text`, or `bytes`. [`parse_types`](super::parse_types) parses this list.
+    /// selects the kind of the keys, and must be `u64`, `text`, or `bytes`. [`parse_types`](super::parse_types) parses
+    /// this list.
     ///
     /// If the list is empty, the first input determines the types. Parquet files have types. In text formats, the types
     /// are inferred from the rows in the first mebibyte of the first input, and columns that the base has keep the

@@ -1,7 +1,7 @@
 //! Creates new files, renames finished files to their final paths, and removes the files that killed bakes left behind.
 //!
-//! The [`Cancel`] handle also records the hidden names of unfinished files, and whether a bake has replaced its output. A
-//! process that must exit during a bake can therefore remove these files and report whether the table was replaced.
+//! The [`Cancel`] handle also records the hidden names of unfinished files, and whether a bake has replaced its output.
+//! A process that must exit during a bake can therefore remove these files and report whether the table was replaced.
 //!
 //! Reasons and evidence: `docs/decisions/unnamed-files.md`.
 

@@ -22,7 +22,8 @@ use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
 
 /// The maximum number of shards of one bake.
 pub const SHARDS_MAX: u16 = 256;
-/// The maximum length of a shard, 32 GiB: longer records would need a greater alignment, which makes each of them longer.
+/// The maximum length of a shard, 32 GiB: longer records would need a greater alignment, which makes each of them
+/// longer.
 pub const SHARD_LEN_MAX_BYTES: u64 = records_len_max_bytes(ALIGN_BYTES, PLACE_BITS);
 
 /// An upper bound on the length of a row's share of the index and of the checksums.

@@ -379,8 +379,8 @@ impl Folder {
 /// The maximum number of links in a path in folders where everybody can write, which is the kernel's maximum, too.
 const LINKS_MAX: usize = 40;
 
-/// Opens the folder at a path, which is relative to a folder or absolute. Creates folders if `is_created` is true. Follows
-/// at most `links_max` links in folders where everybody can write.
+/// Opens the folder at a path, which is relative to a folder or absolute. Creates folders if `is_created` is true.
+/// Follows at most `links_max` links in folders where everybody can write.
 fn walk_from(folder: OwnedFd, path: &Path, is_created: bool, links_max: usize) -> io::Result<OwnedFd> {
     let mut fd = folder;
     let mut components = path.components();
@@ -396,8 +396,8 @@ fn walk_from(folder: OwnedFd, path: &Path, is_created: bool, links_max: usize) -
     Ok(fd)
 }
 
-/// Opens a folder in a folder. Creates it if it does not exist and `is_created` is true. `is_output` is true for the folder
-/// that the program writes to, and false for those above it.
+/// Opens a folder in a folder. Creates it if it does not exist and `is_created` is true. `is_output` is true for the
+/// folder that the program writes to, and false for those above it.
 fn step(folder: &OwnedFd, name: &OsStr, is_created: bool, is_output: bool, links_max: usize) -> io::Result<OwnedFd> {
     let open = || openat(folder, name, PASS | OFlags::NOFOLLOW, Mode::empty());
     match open() {
@@ -415,8 +415,8 @@ fn step(folder: &OwnedFd, name: &OsStr, is_created: bool, is_output: bool, links
 
 /// Opens the folder that a link in a folder leads to. Rejects a link in a folder where others than its owner can write,
 /// unless it belongs to the owner of the folder, to root, or to this process's user. The kernel has the same rule for
-/// folders with the sticky bit where everybody can write, if `fs.protected_symlinks` is set. Rejects a link at the path of
-/// an output unless it belongs to root or to this process's user.
+/// folders with the sticky bit where everybody can write, if `fs.protected_symlinks` is set. Rejects a link at the path
+/// of an output unless it belongs to root or to this process's user.
 fn follow(folder: &OwnedFd, name: &OsStr, is_output: bool, links_max: usize) -> io::Result<OwnedFd> {
     let parent = fstat(folder)?;
     if parent.st_mode & 0o022 == 0 && !is_output {
@@ -434,8 +434,8 @@ fn follow(folder: &OwnedFd, name: &OsStr, is_output: bool, links_max: usize) -> 
     if !is_trusted {
         let name = name.to_string_lossy();
         return Err(invalid(format!(
-            "{name} is a symbolic link of user {owner}, and this program runs as user {user}, so the link is not followed: \
-             name the folder that it leads to"
+            "{name} is a symbolic link of user {owner}, and this program runs as user {user}, so the link is not \
+             followed: name the folder that it leads to"
         )));
     }
     let links_left = links_max.checked_sub(1).ok_or(Errno::LOOP)?;
@@ -600,7 +600,8 @@ pub fn random_number() -> u64 {
 const PREFIX: &str = ".zero-kv.";
 const SUFFIX: &str = ".tmp";
 
-/// Returns whether a name has the form of the hidden names of new files. A process that is killed can leave such a file.
+/// Returns whether a name has the form of the hidden names of new files. A process that is killed can leave such a
+/// file.
 pub fn is_hidden_name(name: &str) -> bool {
     let digits = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX));
     digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))

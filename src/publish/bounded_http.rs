@@ -1,10 +1,11 @@
 //! Bounds for the responses of stores over HTTP.
 //!
 //! In: requests of the crate `object_store`, which reads bodies until they end, and allocates what headers announce.
-//! Out: responses whose bodies, lengths, and times are within limits. A body that is longer than what was requested, and the whole
-//! object instead of a range, are errors whose bodies are not read; of the body of an error, only the beginning is read.
-//! Requests wait while the store is [`Busy`]: it has stated how long (`Retry-After`). A command can set a deadline, so that
-//! it does not wait for a pause that ends later, and learns what it waits for. Redirects are followed only where they are safe: see [`Redirects`].
+//! Out: responses whose bodies, lengths, and times are within limits. A body that is longer than what was requested,
+//! and the whole object instead of a range, are errors whose bodies are not read; of the body of an error, only the
+//! beginning is read. Requests wait while the store is [`Busy`]: it has stated how long (`Retry-After`). A command can
+//! set a deadline, so that it does not wait for a pause that ends later, and learns what it waits for. Redirects are
+//! followed only where they are safe: see [`Redirects`].
 
 use std::fmt::{self, Debug, Formatter};
 use std::pin::Pin;
@@ -38,8 +39,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// The maximum time until the response to a request without a body begins.
 const RESPONSE_MAX: Duration = Duration::from_secs(15);
 /// The rate, in bytes per second, at which the body of a request is sent at least. The body may take the time that it
-/// needs at this rate, because only the kernel knows how much of it the store has received. The kernel ends a connection
-/// if the store receives nothing for [`UNRECEIVED_MAX`].
+/// needs at this rate, because only the kernel knows how much of it the store has received. The kernel ends a
+/// connection if the store receives nothing for [`UNRECEIVED_MAX`].
 const SEND_RATE_MIN: u64 = 8 << 10;
 const UNRECEIVED_MAX: Duration = Duration::from_secs(30);
 /// The maximum time in which a body arrives that is not [`Streamed`].
@@ -82,8 +83,8 @@ pub(super) fn cause_of<T: std::error::Error + 'static>(error: &object_store::Err
 pub(super) enum Redirects {
     /// Those to other hosts, too: requests have no credentials.
     Anywhere,
-    /// Those within one host and port. Requests have credentials, in headers that another host must not get, and signatures
-    /// that are valid only for the host.
+    /// Those within one host and port. Requests have credentials, in headers that another host must not get, and
+    /// signatures that are valid only for the host.
     SameHost,
 }
 
@@ -95,8 +96,8 @@ enum UnsafeRedirect {
     #[error("the response redirects to {to} without TLS, which is not followed: use a URL that needs no redirect")]
     Downgrade { to: String },
     #[error(
-        "the response redirects to {to}, another host, which is not followed because the request has credentials: use the \
-         endpoint of that host"
+        "the response redirects to {to}, another host, which is not followed because the request has credentials: use \
+         the endpoint of that host"
     )]
     OtherHost { to: String },
     #[error("the responses redirect more than {REDIRECTS_MAX} times: check the URL")]
@@ -179,8 +180,8 @@ impl From<BeyondLimit> for HttpError {
     }
 }
 
-/// A response that says that the bucket does not exist. The crate reports it like a missing object, so an outage would look
-/// like a table without new documents.
+/// A response that says that the bucket does not exist. The crate reports it like a missing object, so an outage would
+/// look like a table without new documents.
 #[derive(Debug, Error)]
 #[error("the bucket does not exist")]
 pub(super) struct NoBucket;
@@ -189,7 +190,8 @@ pub(super) struct NoBucket;
 const NO_BUCKET_CODES: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
 
 impl NoBucket {
-    /// Checks the response to a request. A response without a body, such as the one to HEAD, has no code, except in Azure.
+    /// Checks the response to a request. A response without a body, such as the one to HEAD, has no code, except in
+    /// Azure.
     fn check(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Result<(), HttpError> {
         let header = headers.get("x-ms-error-code").map(HeaderValue::as_bytes);
         let body = String::from_utf8_lossy(body);
@@ -397,7 +399,8 @@ struct Pause {
 
 /// A pause that ends after the deadline.
 #[derive(Debug, Error)]
-#[error("the store is busy (status {}), and asks to wait {left_s} s more, which is longer than this command may wait", status.as_u16())]
+#[error("the store is busy (status {}), and asks to wait {left_s} s more, which is longer than this command may \
+         wait", status.as_u16())]
 pub(super) struct TooBusy {
     status: StatusCode,
     left_s: u64,

@@ -201,8 +201,8 @@ impl Cache {
         write_durably(&self.folder, "serving.json", &encode(record))
     }
 
-    /// Verifies the file of a generation, and deletes it if it is damaged, so that it is fetched again. Returns whether the
-    /// file was damaged: see [`Cache::salvage_if_damaged`].
+    /// Verifies the file of a generation, and deletes it if it is damaged, so that it is fetched again. Returns whether
+    /// the file was damaged: see [`Cache::salvage_if_damaged`].
     pub(super) fn discard_if_damaged(
         &self,
         location: &Location,
@@ -217,9 +217,10 @@ impl Cache {
         Ok(is_damaged)
     }
 
-    /// Verifies the file of a generation. If it is damaged, blocks that match their checksums become an incomplete download,
-    /// if the file is one that the store has. Returns whether the file is damaged. It stays, so that a node that starts again
-    /// before the download ends still serves the intact rows. Other failures, such as a full disk, do not make it useless.
+    /// Verifies the file of a generation. If it is damaged, blocks that match their checksums become an incomplete
+    /// download, if the file is one that the store has. Returns whether the file is damaged. It stays, so that a node
+    /// that starts again before the download ends still serves the intact rows. Other failures, such as a full disk, do
+    /// not make it useless.
     pub(super) fn salvage_if_damaged(
         &self,
         location: &Location,
@@ -247,8 +248,8 @@ impl Cache {
         }
     }
 
-    /// Deletes complete generations until `keep` are left, downloads that were given up, and files that a killed process
-    /// left. Deletes the oldest generations first, but none of `needed`, and none of their downloads.
+    /// Deletes complete generations until `keep` are left, downloads that were given up, and files that a killed
+    /// process left. Deletes the oldest generations first, but none of `needed`, and none of their downloads.
     pub(super) fn trim(&self, keep: usize, needed: &[Arc<Manifest>], kept: &Kept) -> Result<(), PublishError> {
         let slots = &kept.slots;
         // If the folder cannot be read, nothing is deleted.
@@ -292,8 +293,8 @@ impl Cache {
     }
 }
 
-/// Locks a folder. Returns `None` if this process can neither lock the folder nor write to it, for example because root has
-/// filled it and mounted it read-only. Such a process only reads complete files, which nobody changes.
+/// Locks a folder. Returns `None` if this process can neither lock the folder nor write to it, for example because root
+/// has filled it and mounted it read-only. Such a process only reads complete files, which nobody changes.
 fn lock(folder: &Folder) -> Result<Option<Arc<Lock>>, PublishError> {
     let file = match folder.open_lock_file("lock") {
         Err(_) if !folder.is_writable() => return Ok(None),
@@ -353,8 +354,8 @@ pub(super) struct Target<'t> {
     pub(super) name: &'t OsStr,
 }
 
-/// Downloads the files of a generation that have some of these slots, and merges their rows into one file. A single file
-/// that has no other slots is not changed.
+/// Downloads the files of a generation that have some of these slots, and merges their rows into one file. A single
+/// file that has no other slots is not changed.
 pub(super) async fn fetch_merged(
     location: &Location,
     manifest: &Manifest,

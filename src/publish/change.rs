@@ -1,8 +1,8 @@
 //! Suspicious differences between a generation and the one before it.
 //!
 //! In: the rows, the kind of keys, and the columns of two generations. Out: the differences that a failed export often
-//! causes. A publisher rejects such a generation unless the difference is allowed. Nodes reject those without rows, or with
-//! the other kind of keys, that no publisher has allowed.
+//! causes. A publisher rejects such a generation unless the difference is allowed. Nodes reject those without rows, or
+//! with the other kind of keys, that no publisher has allowed.
 
 use crate::counted::counted;
 

@@ -1,9 +1,9 @@
 //! Copies a generation to another table, for example in a store of another region.
 //!
-//! In: a manifest, and the table to copy to. Out: the same files and the same manifest there, except for the number, the
-//! parent, and the names of objects. Each file is downloaded to this machine, verified, uploaded, and read back, so both
-//! stores are verified, and both transfers continue after an interruption. The copy has the name of the job that published
-//! the generation, which no other generation has, so a copy that is repeated finds itself.
+//! In: a manifest, and the table to copy to. Out: the same files and the same manifest there, except for the number,
+//! the parent, and the names of objects. Each file is downloaded to this machine, verified, uploaded, and read back, so
+//! both stores are verified, and both transfers continue after an interruption. The copy has the name of the job that
+//! published the generation, which no other generation has, so a copy that is repeated finds itself.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -30,8 +30,8 @@ const SEARCHED_MAX: u64 = 32;
 pub struct CopyOptions {
     /// The folder that keeps each file until it is uploaded. An interrupted copy continues in the same folder.
     pub folder: PathBuf,
-    /// The suspicious changes from the newest generation of the target that are allowed, besides those that were allowed
-    /// when the generation was published.
+    /// The suspicious changes from the newest generation of the target that are allowed, besides those that were
+    /// allowed when the generation was published.
     pub allow: Vec<Change>,
     /// The maximum rate of downloads. `None` for no limit.
     pub bandwidth_bytes_per_s: Option<u64>,

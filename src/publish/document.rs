@@ -4,9 +4,9 @@
 //! each is created only once, so a reader finds the newest one without listing the store, and a publisher that creates
 //! a number has won it.
 //!
-//! The response to a request can be lost although the store has created the document, and a store that loses races reports
-//! success to several creators. Therefore, a document is read back after each attempt to create it, and compared. It has
-//! bytes that no other creator has, or its creator does not matter.
+//! The response to a request can be lost although the store has created the document, and a store that loses races
+//! reports success to several creators. Therefore, a document is read back after each attempt to create it, and
+//! compared. It has bytes that no other creator has, or its creator does not matter.
 
 use std::time::Duration;
 
@@ -157,8 +157,8 @@ impl Location {
         }
     }
 
-    /// Lists the objects in a folder of the table, at most `count_max` of them. With `after`, lists only those whose names
-    /// follow the name of this object.
+    /// Lists the objects in a folder of the table, at most `count_max` of them. With `after`, lists only those whose
+    /// names follow the name of this object.
     ///
     /// # Errors
     /// [`PublishError::Document`] if there are more, or if the listing does not end in time.
@@ -243,8 +243,8 @@ impl Location {
     }
 
     /// Returns the number of the newest document of a series, or 0 if there is none. `known` is a number that exists,
-    /// or 0. Lists nothing: it doubles the distance from `known` until a number is missing, and then bisects. Sends at most
-    /// two requests per bit of a number.
+    /// or 0. Lists nothing: it doubles the distance from `known` until a number is missing, and then bisects. Sends at
+    /// most two requests per bit of a number.
     pub(super) async fn newest(&self, series: Series, known: u64) -> Result<u64, PublishError> {
         let (mut present, mut step) = (known, 1);
         let mut missing = loop {
@@ -291,8 +291,8 @@ impl Location {
 const ATTEMPTS_MAX: u32 = 5;
 /// The time after which a creation is not attempted again. A request alone can take minutes if the store stalls.
 const CREATION_MAX: Duration = Duration::from_secs(60);
-/// The time after which a created document is read back. A creation that raced it, in a store that loses races, then has
-/// reached the store, too.
+/// The time after which a created document is read back. A creation that raced it, in a store that loses races, then
+/// has reached the store, too.
 const READ_BACK_AFTER: Duration = Duration::from_millis(100);
 /// The maximum pause after another creator was first.
 const PAUSE_MAX_MS: u64 = 2000;
@@ -351,8 +351,8 @@ impl Location {
     }
 }
 
-/// Returns whether the store reports that the object exists. A request that was retried finds the object that it created
-/// itself, and S3 reports a conflict if two requests create an object at the same time.
+/// Returns whether the store reports that the object exists. A request that was retried finds the object that it
+/// created itself, and S3 reports a conflict if two requests create an object at the same time.
 pub(super) fn is_taken(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. })
 }

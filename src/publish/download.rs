@@ -40,8 +40,8 @@ use crate::store::{MappedStore, Memory, OpenOptions, Pace, Store, StoreError, Ve
 /// The number of bytes that are written at once. On a slow link, fewer are written, so that a restart loses little.
 const WRITE_LEN_BYTES: usize = 256 << 10;
 /// What an operator can do about an object that does not have the published bytes.
-const REPUBLISH: &str = "if this repeats, the object in the store is damaged: publish the generation again from the original \
-                         file, and pin another generation until then";
+const REPUBLISH: &str = "if this repeats, the object in the store is damaged: publish the generation again from the \
+                         original file, and pin another generation until then";
 /// The time after which what has arrived is written and recorded.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
 /// How often the damaged blocks of a download are fetched again, until it fails.
@@ -49,8 +49,9 @@ const REPAIRS_MAX: u32 = 3;
 /// The number of bytes that a failed request must have received, so that it does not count as a failure.
 const PROGRESS_MIN_BYTES: u64 = 16 << 10;
 
-/// Downloads the file of an entry into a folder, and verifies it. The new file replaces what has the name. The part that
-/// is already downloaded is stored beside it. Blocks that were changed on the way are fetched again, and the others are kept.
+/// Downloads the file of an entry into a folder, and verifies it. The new file replaces what has the name. The part
+/// that is already downloaded is stored beside it. Blocks that were changed on the way are fetched again, and the
+/// others are kept.
 pub(super) async fn download(
     location: &Location,
     entry: &Entry,
@@ -95,8 +96,8 @@ pub(super) async fn download(
     place().map_err(PublishError::io(&path))
 }
 
-/// Downloads the bytes of a file that are missing. Returns the file, and the number of bytes that an earlier download had
-/// completed. Bytes that have arrived are kept if the download fails or is canceled.
+/// Downloads the bytes of a file that are missing. Returns the file, and the number of bytes that an earlier download
+/// had completed. Bytes that have arrived are kept if the download fails or is canceled.
 async fn fetch_missing(
     location: &Location,
     entry: &Entry,
@@ -202,8 +203,8 @@ impl Arrived {
         Arrived { file, written, start_bytes: 0, bytes: Vec::new(), since: Instant::now() }
     }
 
-    /// Receives the bytes at an offset, which follow the preceding ones unless those were written. Without bytes, writes
-    /// what has arrived.
+    /// Receives the bytes at an offset, which follow the preceding ones unless those were written. Without bytes,
+    /// writes what has arrived.
     async fn receive(&mut self, start_bytes: u64, bytes: Bytes) -> io::Result<()> {
         if self.bytes.is_empty() {
             (self.start_bytes, self.since) = (start_bytes, Instant::now());
@@ -272,10 +273,10 @@ pub(super) async fn read_range(
     Ok(read.into())
 }
 
-/// Receives a range of an object, as its bytes arrive. After a failure, continues after the bytes that have arrived, so a
-/// link that is slower than the time limit of a request makes progress. Gives up after several failures without progress,
-/// or after the first one of a local folder, whose errors do not pass within seconds. Passes each piece with its offset to
-/// `receive`, and an empty piece when a request ends.
+/// Receives a range of an object, as its bytes arrive. After a failure, continues after the bytes that have arrived, so
+/// a link that is slower than the time limit of a request makes progress. Gives up after several failures without
+/// progress, or after the first one of a local folder, whose errors do not pass within seconds. Passes each piece with
+/// its offset to `receive`, and an empty piece when a request ends.
 async fn receive_range(
     location: &Location,
     object: &str,

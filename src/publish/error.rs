@@ -30,8 +30,8 @@ pub enum PublishError {
     Document { object: String, problem: String },
     /// Whether the store has created a document is unknown.
     #[error(
-        "{}: it is unknown whether the document was created: {}: read the table (generations, topology) before you repeat \
-         the command",
+        "{}: it is unknown whether the document was created: {}: read the table (generations, topology) before you \
+         repeat the command",
         one_line(object),
         one_line(problem)
     )]
@@ -47,7 +47,8 @@ pub enum PublishError {
     Parent { url: String, parent: u64, newest: u64 },
     /// A generation exceeds a quota of the table.
     #[error(
-        "{url}: the new generation exceeds a quota of policy {number}: {}: publish fewer rows, or create another policy",
+        "{url}: the new generation exceeds a quota of policy {number}: {}: publish fewer rows, or create another \
+         policy",
         one_line(problem)
     )]
     Quota { url: String, number: u64, problem: String },
@@ -69,7 +70,8 @@ pub enum PublishError {
     #[error("the files do not cover every slot exactly once: {problem}")]
     Coverage { problem: String },
     /// A file has a key outside its slots.
-    #[error("{}: row {row} has slot {slot}, expected a slot of {slots}: select the rows of these slots when baking", path.display())]
+    #[error("{}: row {row} has slot {slot}, expected a slot of {slots}: select the rows of these slots when baking",
+             path.display())]
     Slot {
         path: PathBuf,
         /// The number of the first such row, counted from 0.
@@ -134,8 +136,8 @@ impl PublishError {
         move |error| PublishError::Io { path: path.to_path_buf(), error }
     }
 
-    /// Returns whether the error may be one of a single object, which other objects of the store do not have: the object
-    /// is malformed, or this process may not read it.
+    /// Returns whether the error may be one of a single object, which other objects of the store do not have: the
+    /// object is malformed, or this process may not read it.
     pub(super) fn is_of_one_object(&self) -> bool {
         match self {
             PublishError::Document { .. } => true,
@@ -244,8 +246,8 @@ pub enum StoreFault {
     Other(String),
 }
 
-/// Texts in errors about credentials: the word itself, and the paths of the services that provide credentials on virtual
-/// machines of AWS, Google Cloud, and Azure.
+/// Texts in errors about credentials: the word itself, and the paths of the services that provide credentials on
+/// virtual machines of AWS, Google Cloud, and Azure.
 const CREDENTIAL_WORDS: [&str; 4] =
     ["credential", "/latest/api/token", "/computeMetadata/", "/metadata/identity/oauth2/token"];
 
@@ -259,8 +261,8 @@ impl StoreFault {
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
                 StoreFault::Credentials(cause)
             }
-            // The crate reports failures to obtain credentials as generic errors. Without credentials in the environment,
-            // it requests some from a service of the machine.
+            // The crate reports failures to obtain credentials as generic errors. Without credentials in the
+            // environment, it requests some from a service of the machine.
             _ if CREDENTIAL_WORDS.iter().any(|word| chain.contains(word)) => {
                 StoreFault::Credentials(format!("credentials cannot be obtained: {cause}"))
             }
@@ -288,8 +290,8 @@ impl StoreFault {
     }
 }
 
-/// Returns the kind of the system's error if a local folder is the store, or [`io::ErrorKind::Other`] if the error is not
-/// the system's.
+/// Returns the kind of the system's error if a local folder is the store, or [`io::ErrorKind::Other`] if the error is
+/// not the system's.
 fn folder_error(error: &object_store::Error) -> Option<io::ErrorKind> {
     let object_store::Error::Generic { store: STORE, source } = error else { return None };
     let mut cause: &(dyn std::error::Error + 'static) = source.as_ref();

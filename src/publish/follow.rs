@@ -152,10 +152,10 @@ impl Follower {
         self.control.clone()
     }
 
-    /// Sets the function that serves generations: it receives the path of a file that was verified, and its manifest, and
-    /// returns why the file is not served as the error. The manifest's list of allowed changes has all changes from the
-    /// served generation that publishers have allowed. The function may block: the node continues to follow the table
-    /// meanwhile.
+    /// Sets the function that serves generations: it receives the path of a file that was verified, and its manifest,
+    /// and returns why the file is not served as the error. The manifest's list of allowed changes has all changes from
+    /// the served generation that publishers have allowed. The function may block: the node continues to follow the
+    /// table meanwhile.
     pub fn serve_with(
         &mut self,
         serve: impl FnMut(&std::path::Path, &Manifest) -> Result<(), String> + Send + 'static,
@@ -169,14 +169,14 @@ impl Follower {
         self.observe = Some(Box::new(progress));
     }
 
-    /// Sets a function that receives messages about damage that the node repairs, which therefore may be in no result of a
-    /// poll: the file or the folder was damaged, deleted, or replaced.
+    /// Sets a function that receives messages about damage that the node repairs, which therefore may be in no result
+    /// of a poll: the file or the folder was damaged, deleted, or replaced.
     pub fn notice_with(&mut self, notice: impl FnMut(&str) + Send + 'static) {
         self.notice = Box::new(notice);
     }
 
-    /// Makes the node a part of a cluster: it follows the topologies of the table, and has the slots that they assign to
-    /// it.
+    /// Makes the node a part of a cluster: it follows the topologies of the table, and has the slots that they assign
+    /// to it.
     pub fn join(&mut self, member: Box<dyn ClusterMember>) {
         *unpoisoned(&self.folder.member) = Some(member);
     }
@@ -267,8 +267,8 @@ impl Follower {
         None
     }
 
-    /// Follows the table until the follower is stopped. `polled` observes the result of each poll, when everything that the
-    /// poll started has ended.
+    /// Follows the table until the follower is stopped. `polled` observes the result of each poll, when everything that
+    /// the poll started has ended.
     pub async fn run(&mut self, mut polled: impl FnMut(&Result<Polled, PublishError>)) {
         // After a panic, nothing is known about the actions that were in progress.
         if self.machine.as_ref().is_some_and(|machine| machine.polls() > 0) {
@@ -562,8 +562,9 @@ impl Folder {
         }
     }
 
-    /// Serves a generation whose file is complete. The record is written first: a node that is killed before the end starts
-    /// with the generation that its clients may have seen. If the generation is rejected, restores what was served.
+    /// Serves a generation whose file is complete. The record is written first: a node that is killed before the end
+    /// starts with the generation that its clients may have seen. If the generation is rejected, restores what was
+    /// served.
     fn swap(
         &self,
         goal: &Goal,

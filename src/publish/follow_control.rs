@@ -1,7 +1,7 @@
 //! What a program sets and reads while a node follows a table.
 //!
-//! In: the options of a node, requests of other threads, and topologies. Out: the numbers that the node reports, and the
-//! slots that the program serves. [`NodeMachine`](super::node::NodeMachine) decides when a topology takes effect.
+//! In: the options of a node, requests of other threads, and topologies. Out: the numbers that the node reports, and
+//! the slots that the program serves. [`NodeMachine`](super::node::NodeMachine) decides when a topology takes effect.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,8 +28,9 @@ use crate::sync::unpoisoned;
 pub struct FollowOptions {
     /// The folder that keeps generations.
     pub cache: PathBuf,
-    /// The slots that the node has. It fetches only files with some of these slots, and serves only their rows. Canaries
-    /// of other slots are not looked up. A node of a cluster has the slots that its topology assigns to it instead.
+    /// The slots that the node has. It fetches only files with some of these slots, and serves only their rows.
+    /// Canaries of other slots are not looked up. A node of a cluster has the slots that its topology assigns to it
+    /// instead.
     pub slots: SlotRange,
     /// The name of the node, which is unique among the nodes of the table.
     pub node: String,
@@ -46,8 +47,8 @@ pub struct FollowOptions {
 }
 
 impl FollowOptions {
-    /// Returns the default options for a folder and a node's name: all slots, no zone, a poll every 5 seconds, no limit on the
-    /// rate, 3 generations, and all changes.
+    /// Returns the default options for a folder and a node's name: all slots, no zone, a poll every 5 seconds, no limit
+    /// on the rate, 3 generations, and all changes.
     pub fn new(cache: impl Into<PathBuf>, node: impl Into<String>) -> FollowOptions {
         FollowOptions {
             cache: cache.into(),
@@ -109,8 +110,8 @@ impl FollowControl {
         self.wake.notify_one();
     }
 
-    /// Makes the follower fetch the file that is served again, because lookups found damaged blocks in it. Until the new
-    /// file is complete, the old one stays.
+    /// Makes the follower fetch the file that is served again, because lookups found damaged blocks in it. Until the
+    /// new file is complete, the old one stays.
     pub fn damaged(&self) {
         self.is_damaged.store(true, Ordering::Release);
         self.wake.notify_one();
@@ -156,12 +157,12 @@ pub trait ClusterMember: Send {
     /// Announces the slots of the file that is served next.
     fn set_file_slots(&mut self, slots: &SlotSet);
 
-    /// Sets the slots of coming topologies that the node serves already, because it has confirmed that it has their rows.
-    /// Other nodes may put such a topology into effect first, and redirect clients to this node.
+    /// Sets the slots of coming topologies that the node serves already, because it has confirmed that it has their
+    /// rows. Other nodes may put such a topology into effect first, and redirect clients to this node.
     fn confirm(&mut self, slots: &SlotSet);
 
-    /// Returns the slots that the node serves. After a change of the topology, these are more than the topology assigns to
-    /// the node, until all other nodes must have read the topology.
+    /// Returns the slots that the node serves. After a change of the topology, these are more than the topology assigns
+    /// to the node, until all other nodes must have read the topology.
     fn served_slots(&self) -> SlotSet;
 }
 

@@ -40,8 +40,8 @@ pub struct Garbage {
     pub bytes: u64,
     /// The number of objects that are not referenced but younger than the minimum age.
     pub young: u64,
-    /// The number of statuses that cannot be read. Their nodes may serve any generation, so the files of all generations
-    /// are retained.
+    /// The number of statuses that cannot be read. Their nodes may serve any generation, so the files of all
+    /// generations are retained.
     pub unreadable_statuses: u64,
 }
 
@@ -86,8 +86,8 @@ pub(super) async fn collect(
     Ok(garbage)
 }
 
-/// Rejects a table whose newest manifests were deleted, for example by a lifecycle rule: its files are those of generations
-/// that nodes serve, or that somebody wants to restore.
+/// Rejects a table whose newest manifests were deleted, for example by a lifecycle rule: its files are those of
+/// generations that nodes serve, or that somebody wants to restore.
 async fn check_manifests(location: &Location) -> Result<(), PublishError> {
     // The statuses that cannot be read are reported when they are read again.
     let last = location.last_used(Series::Manifests, &mut |_| ()).await?;
@@ -101,8 +101,8 @@ async fn check_manifests(location: &Location) -> Result<(), PublishError> {
     Err(PublishError::NoGeneration {
         url: location.url().to_owned(),
         problem: format!(
-            "{problem}: nothing is deleted: restore the deleted manifests, or publish the next generation, or delete the \
-             folder of the table if nobody needs it"
+            "{problem}: nothing is deleted: restore the deleted manifests, or publish the next generation, or delete \
+             the folder of the table if nobody needs it"
         ),
     })
 }
@@ -119,8 +119,8 @@ fn remedy(number: u64, first_kept: u64, newest: u64) -> String {
     }
 }
 
-/// Returns the objects of the newest generations, and of those that are pinned or that nodes serve. If a status cannot be
-/// read, returns the objects of all generations.
+/// Returns the objects of the newest generations, and of those that are pinned or that nodes serve. If a status cannot
+/// be read, returns the objects of all generations.
 async fn referenced(
     location: &Location,
     keep: u64,

@@ -1,8 +1,8 @@
 //! Topologies and policies: what operators state about a whole table, besides pins.
 //!
 //! In: the nodes of a cluster with their slots, and quotas. Out: two series of documents, of which the newest document
-//! applies. Nodes put a topology into effect. Publishers reject a generation that exceeds a quota, so that a job with too
-//! many rows does not fill the disks of all nodes.
+//! applies. Nodes put a topology into effect. Publishers reject a generation that exceeds a quota, so that a job with
+//! too many rows does not fill the disks of all nodes.
 
 use std::time::SystemTime;
 

@@ -1,8 +1,8 @@
 //! The limits of what a store can state.
 //!
-//! In: numbers and texts of documents and responses. Whoever writes to the store, or answers in its place, chooses them.
-//! Out: an error for a value out of range, before anything is allocated, created, or looped over. Publishers and readers
-//! check the same limits, which docs/PUBLISHING.md lists.
+//! In: numbers and texts of documents and responses. Whoever writes to the store, or answers in its place, chooses
+//! them. Out: an error for a value out of range, before anything is allocated, created, or looped over. Publishers and
+//! readers check the same limits, which docs/PUBLISHING.md lists.
 //!
 //! Texts of a store in messages for people become one line of limited length, whose characters do not change a terminal
 //! ([`one_line`]). Errors are in logs, in Info, in statuses, and on terminals, so all of them have this form.

@@ -1,8 +1,8 @@
 //! A folder of this machine as an object store.
 //!
 //! In: the paths of objects. Out: files below the folder. Other users may be able to write to the folder or to folders
-//! in it, and must not lead a publisher or an operator to files elsewhere. Therefore, each operation walks from the open
-//! folder to the object one name at a time, and follows no symbolic link. Only regular files are objects.
+//! in it, and must not lead a publisher or an operator to files elsewhere. Therefore, each operation walks from the
+//! open folder to the object one name at a time, and follows no symbolic link. Only regular files are objects.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs::File;
@@ -151,8 +151,8 @@ impl LocalStore {
     }
 }
 
-/// Appends the objects in a folder and in the folders below it. Other users may have put anything there: what this process
-/// may not read is no object, and does not hide the others.
+/// Appends the objects in a folder and in the folders below it. Other users may have put anything there: what this
+/// process may not read is no object, and does not hide the others.
 fn list_into(folder: &Folder, prefix: &Path, objects: &mut Vec<ObjectMeta>) -> Result<()> {
     for name in folder.names().map_err(|error| fault(prefix, error))? {
         // Names that no path of an object can have are not those of objects.
@@ -180,8 +180,8 @@ fn list_into(folder: &Folder, prefix: &Path, objects: &mut Vec<ObjectMeta>) -> R
     Ok(())
 }
 
-/// Returns whether a file or a folder in a listed folder is missing, because it was deleted or replaced after the folder
-/// was read, or is one that other users do not let this process read.
+/// Returns whether a file or a folder in a listed folder is missing, because it was deleted or replaced after the
+/// folder was read, or is one that other users do not let this process read.
 fn is_no_object(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, NotADirectory, NotFound, PermissionDenied};
 

@@ -147,8 +147,8 @@ impl Location {
         self.folder.is_some()
     }
 
-    /// Checks that the folder of a node and a folder that is the store are not inside each other. Both have subfolders of the
-    /// same names, in which the node deletes what it does not need.
+    /// Checks that the folder of a node and a folder that is the store are not inside each other. Both have subfolders
+    /// of the same names, in which the node deletes what it does not need.
     pub(super) fn check_cache(&self, cache: &std::path::Path) -> Result<(), PublishError> {
         let Some(store) = &self.folder else { return Ok(()) };
         let (store, real) = (real_path(store.path()), real_path(cache));
@@ -204,8 +204,8 @@ fn real_path(path: &std::path::Path) -> PathBuf {
     path.ancestors().find_map(real).unwrap_or_else(|| path.clone())
 }
 
-/// Returns the environment variables of a store whose names have a prefix, with their names in lowercase and without it.
-/// Returns none for the empty prefix, because the crate `object_store` reads the variables without a prefix.
+/// Returns the environment variables of a store whose names have a prefix, with their names in lowercase and without
+/// it. Returns none for the empty prefix, because the crate `object_store` reads the variables without a prefix.
 fn variables(prefix: &str, store: &str) -> Vec<(String, String)> {
     let of_store = |(name, value): (OsString, OsString)| {
         let name = name.to_str()?.strip_prefix(prefix).filter(|name| name.starts_with(store))?.to_ascii_lowercase();

@@ -373,10 +373,10 @@ mod tests {
         check_coverage(text.split_whitespace().map(|range| range.parse().unwrap()))
     }
 
-    const MANY_OVERLAPS: &str = "several files have slot 1: those with the slots 0-16383 and 1-1; several files have slot \
-                                 2: those with the slots 0-16383 and 2-2; several files have slot 3: those with the \
-                                 slots 0-16383 and 3-3; several files have slot 4: those with the slots 0-16383 and \
-                                 4-4; and 1 more";
+    const MANY_OVERLAPS: &str = "several files have slot 1: those with the slots 0-16383 and 1-1; several files have \
+                                 slot 2: those with the slots 0-16383 and 2-2; several files have slot 3: those with \
+                                 the slots 0-16383 and 3-3; several files have slot 4: those with the slots 0-16383 \
+                                 and 4-4; and 1 more";
 
     #[test]
     fn ranges_must_cover_every_slot_exactly_once() {

@@ -9,18 +9,18 @@
 //! data/JOB/SLOTS-DIGEST.zkv     files, never overwritten
 //! manifests/NUMBER.json         created once, numbered without gaps; the highest number is the newest generation
 //! pins/NUMBER.json              created once, numbered without gaps; the highest number applies
-//! decisions/NUMBER.json         created once: whether nodes serve the generation that the pin with this number holds back
+//! decisions/NUMBER.json         created once: whether nodes serve the generation that pin NUMBER holds back
 //! topology/NUMBER.json          created once, numbered without gaps: the nodes of a cluster and their slots
-//! policies/NUMBER.json          created once, numbered without gaps: the quotas of the table; the highest number applies
+//! policies/NUMBER.json          created once, numbered without gaps: the quotas; the highest number applies
 //! status/NODE.json              overwritten by each node
 //! ```
 //!
-//! `location` parses URLs, and `document` creates and reads the small objects. `manifest`, `pin`, `instructions`, and `status`
-//! define them. Nothing in a store is trusted: `limits` bounds the numbers and lengths of documents and what is shown of
-//! them, and `bounded_http` the responses. `upload` and `download` transfer files. [`Publication`] has the operations of
-//! publishers and operators: `change` compares a generation with the one before it, `copy` copies generations between
-//! tables, and `shard` has the operations of engines that bake a table in many processes. [`Follower`] is a node: `node`
-//! makes its decisions, `follow` carries them out, and a `cache` keeps its files.
+//! `location` parses URLs, and `document` creates and reads the small objects. `manifest`, `pin`, `instructions`, and
+//! `status` define them. Nothing in a store is trusted: `limits` bounds the numbers and lengths of documents and what
+//! is shown of them, and `bounded_http` the responses. `upload` and `download` transfer files. [`Publication`] has the
+//! operations of publishers and operators: `change` compares a generation with the one before it, `copy` copies
+//! generations between tables, and `shard` has the operations of engines that bake a table in many processes.
+//! [`Follower`] is a node: `node` makes its decisions, `follow` carries them out, and a `cache` keeps its files.
 
 mod bounded_http;
 mod cache;
@@ -88,8 +88,8 @@ pub use transfer::Stage;
 pub use transfer::TransferProgress;
 pub use upload::ShardFile;
 
-/// What a node serves, and the pin that it follows. A node that starts again follows this pin, or a newer one, even if the
-/// store does not return it.
+/// What a node serves, and the pin that it follows. A node that starts again follows this pin, or a newer one, even if
+/// the store does not return it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     /// The generation that the node serves or was about to serve, or 0.
@@ -108,7 +108,8 @@ struct Record {
 }
 
 impl Record {
-    /// Returns the record after a swap to this one failed: `before` is what the node served. Its pin stays the newest one.
+    /// Returns the record after a swap to this one failed: `before` is what the node served. Its pin stays the newest
+    /// one.
     fn after_failure(&self, before: Record) -> Record {
         Record { generation: before.generation, slots: before.slots, ..self.clone() }
     }

@@ -90,8 +90,8 @@ impl Partial<'_> {
     }
 }
 
-/// Returns the ranges of a file that no checksum of a block covers: the header, the padding, and the root of the checksums.
-/// As long as one of them is damaged, nothing is known about the blocks.
+/// Returns the ranges of a file that no checksum of a block covers: the header, the padding, and the root of the
+/// checksums. As long as one of them is damaged, nothing is known about the blocks.
 fn uncovered_ranges(file: &File, file_len_bytes: u64) -> Vec<Range<u64>> {
     // A root has 8 bytes for 512 blocks of 4 KiB, and is at the end of the file.
     let root_len_max_bytes = file_len_bytes / (BLOCK_LEN_BYTES * 512) * 8 + BLOCK_LEN_BYTES;
@@ -107,9 +107,9 @@ fn uncovered_ranges(file: &File, file_len_bytes: u64) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Creates an incomplete download from a damaged file of an entry: it has the blocks that match their checksums, so that
-/// only the others are downloaded. Returns the number of bytes that are missing, or `None` if the checksums themselves
-/// are damaged. The file stays as it is, because it may be served.
+/// Creates an incomplete download from a damaged file of an entry: it has the blocks that match their checksums, so
+/// that only the others are downloaded. Returns the number of bytes that are missing, or `None` if the checksums
+/// themselves are damaged. The file stays as it is, because it may be served.
 pub(super) fn salvage(
     location: &Location,
     entry: &Entry,
@@ -154,8 +154,8 @@ pub(super) fn salvage(
     Ok(Some(missing_bytes))
 }
 
-/// Returns the ranges of a file that do not match their checksums. Returns `None` if the checksums themselves are damaged,
-/// or if the file has another length or digest than the entry.
+/// Returns the ranges of a file that do not match their checksums. Returns `None` if the checksums themselves are
+/// damaged, or if the file has another length or digest than the entry.
 fn damaged_ranges(entry: &Entry, file: &File, path: &Path, cancel: &Cancel) -> Option<Vec<Range<u64>>> {
     survive_bus_errors().ok()?;
     let canceled = cancel.clone();

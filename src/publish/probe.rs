@@ -1,9 +1,9 @@
-//! Checks that a store has the properties that publishing relies on: an object can be created only once, and is returned
-//! right after its creation.
+//! Checks that a store has the properties that publishing relies on: an object can be created only once, and is
+//! returned right after its creation.
 //!
 //! In: a table's URL. Out: whether a second creation fails, in how many races of simultaneous creations exactly one
-//! succeeded, and the rates of transfers. Some stores that are compatible with S3 ignore the condition, and others check it
-//! before they write, so that they lose some of the races.
+//! succeeded, and the rates of transfers. Some stores that are compatible with S3 ignore the condition, and others
+//! check it before they write, so that they lose some of the races.
 
 use std::time::Instant;
 

@@ -125,8 +125,8 @@ impl Publication {
         Publication::new(location)
     }
 
-    /// Opens a table as [`Publication::create`] does. Environment variables of the store whose names have a prefix, such as
-    /// `TO_AWS_REGION`, replace those without it, so that one process can use two stores.
+    /// Opens a table as [`Publication::create`] does. Environment variables of the store whose names have a prefix,
+    /// such as `TO_AWS_REGION`, replace those without it, so that one process can use two stores.
     ///
     /// # Errors
     /// [`PublishError::Url`], [`PublishError::Io`].
@@ -153,9 +153,9 @@ impl Publication {
         self.location.url()
     }
 
-    /// Sets how the operations on the table wait for a store that is busy and asks for a pause (`Retry-After`), which is at
-    /// most a minute. Passes a message to `notice` if a pause takes longer than some seconds. An operation whose pause
-    /// would end after the deadline fails at once.
+    /// Sets how the operations on the table wait for a store that is busy and asks for a pause (`Retry-After`), which
+    /// is at most a minute. Passes a message to `notice` if a pause takes longer than some seconds. An operation whose
+    /// pause would end after the deadline fails at once.
     pub fn set_patience(&self, deadline: Option<Instant>, notice: impl Fn(&str) + Send + Sync + 'static) {
         self.location.busy.set_patience(deadline.map(Into::into), Arc::new(notice));
     }
@@ -165,9 +165,9 @@ impl Publication {
         self.location.multipart.is_some()
     }
 
-    /// Verifies a baked file, uploads it, and compares the stored bytes with the file. Readers do not see the file until
-    /// a manifest references it. An upload that was interrupted continues if the same file is uploaded again, except in
-    /// a folder: see [`Publication::resumes_uploads`].
+    /// Verifies a baked file, uploads it, and compares the stored bytes with the file. Readers do not see the file
+    /// until a manifest references it. An upload that was interrupted continues if the same file is uploaded again,
+    /// except in a folder: see [`Publication::resumes_uploads`].
     ///
     /// # Errors
     /// [`PublishError`].
@@ -291,8 +291,8 @@ impl Publication {
         Err(PublishError::NoGeneration { url: self.url().to_owned(), problem })
     }
 
-    /// Compares a new generation with the newest one that can be read, up to a number. Returns the names of the changes that
-    /// are allowed.
+    /// Compares a new generation with the newest one that can be read, up to a number. Returns the names of the changes
+    /// that are allowed.
     async fn check_changes(&self, facts: &Facts, newest: u64, allow: &[Change]) -> Result<Vec<String>, PublishError> {
         for number in (newest.saturating_sub(COMPARED_MAX).max(1)..=newest).rev() {
             let parent = match Manifest::read(&self.location, number).await {
@@ -351,8 +351,9 @@ impl Publication {
         })
     }
 
-    /// Returns the newest generations, at most `count` of them, in ascending order. Leaves out generations whose manifests
-    /// cannot be read: see [`Publication::take_warnings`]. If the newest pin cannot be read, no generation counts as pinned.
+    /// Returns the newest generations, at most `count` of them, in ascending order. Leaves out generations whose
+    /// manifests cannot be read: see [`Publication::take_warnings`]. If the newest pin cannot be read, no generation
+    /// counts as pinned.
     ///
     /// # Errors
     /// [`PublishError`]. [`PublishError::Document`] only if no manifest can be read.
@@ -457,8 +458,8 @@ impl Publication {
         self.runtime.block_on(Decision::read(&self.location, pin))
     }
 
-    /// Returns the statuses of all nodes, in the order of their names. Returns none if the store can only be read. Skips
-    /// statuses that cannot be read: see [`Publication::take_warnings`].
+    /// Returns the statuses of all nodes, in the order of their names. Returns none if the store can only be read.
+    /// Skips statuses that cannot be read: see [`Publication::take_warnings`].
     ///
     /// # Errors
     /// [`PublishError`].
@@ -466,8 +467,8 @@ impl Publication {
         self.runtime.block_on(self.statuses_async())
     }
 
-    /// Returns the statuses of all nodes, and which ones cannot be read. Returns none if the store can only be read. Ends
-    /// after `time_max`. Malformed statuses are also [warnings](Publication::take_warnings).
+    /// Returns the statuses of all nodes, and which ones cannot be read. Returns none if the store can only be read.
+    /// Ends after `time_max`. Malformed statuses are also [warnings](Publication::take_warnings).
     ///
     /// # Errors
     /// [`PublishError`]. If the store fails for some nodes, returns the others.
@@ -506,9 +507,9 @@ impl Publication {
         }
     }
 
-    /// Returns warnings of the operations since the last call, at most 16: about statuses, manifests, and pins that could not
-    /// be read and are left out, about documents that were deleted, and about nodes with the same name. Whoever can write to
-    /// `status/` in the store can put anything there, which must not hide the other nodes.
+    /// Returns warnings of the operations since the last call, at most 16: about statuses, manifests, and pins that
+    /// could not be read and are left out, about documents that were deleted, and about nodes with the same name.
+    /// Whoever can write to `status/` in the store can put anything there, which must not hide the other nodes.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *unpoisoned(&self.warnings)).into_iter().collect()
     }
@@ -563,8 +564,8 @@ impl Publication {
         self.runtime.block_on(garbage::collect(&self.location, rules, &mut |warning| self.warn(warning)))
     }
 
-    /// Checks that the store creates each object only once, in this many races of simultaneous creations, and measures the
-    /// rates of transfers with 64 MiB. Writes objects below `probe/`, and deletes them.
+    /// Checks that the store creates each object only once, in this many races of simultaneous creations, and measures
+    /// the rates of transfers with 64 MiB. Writes objects below `probe/`, and deletes them.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -620,8 +621,8 @@ pub(super) fn new_job() -> String {
     format!("{:032x}", u128::from_le_bytes(random_bytes()))
 }
 
-/// The maximum distance from the highest document to a number that only another object names. Whoever can write a status
-/// could otherwise use up all numbers.
+/// The maximum distance from the highest document to a number that only another object names. Whoever can write a
+/// status could otherwise use up all numbers.
 const DISTANCE_MAX: u64 = 1 << 20;
 
 /// The maximum time of a listing during a poll.
@@ -635,8 +636,8 @@ impl Location {
         Ok(self.numbers_after(series, newest).await?.last().copied().unwrap_or(newest))
     }
 
-    /// Does what [`Location::highest`] does. If the store cannot be listed, for example without the permission, gaps stay
-    /// unnoticed.
+    /// Does what [`Location::highest`] does. If the store cannot be listed, for example without the permission, gaps
+    /// stay unnoticed.
     pub(super) async fn highest_if_listed(&self, series: Series, known: u64) -> Result<u64, PublishError> {
         let newest = self.newest(series, known).await?;
         match timeout(LIST_MAX, self.numbers_after(series, newest)).await {
@@ -645,8 +646,8 @@ impl Location {
         }
     }
 
-    /// Returns the numbers of a series that are higher than a number, in ascending order. Returns none if the store cannot
-    /// be listed.
+    /// Returns the numbers of a series that are higher than a number, in ascending order. Returns none if the store
+    /// cannot be listed.
     pub(super) async fn numbers_after(&self, series: Series, number: u64) -> Result<Vec<u64>, PublishError> {
         if !self.is_writable {
             return Ok(Vec::new());
@@ -665,8 +666,9 @@ impl Location {
         Ok(numbers)
     }
 
-    /// Returns the highest number of a series that was ever used, as far as the store shows it: by documents, and by the
-    /// pins, decisions, and statuses that name numbers of the series. Passes a message to `warn` if documents were deleted.
+    /// Returns the highest number of a series that was ever used, as far as the store shows it: by documents, and by
+    /// the pins, decisions, and statuses that name numbers of the series. Passes a message to `warn` if documents were
+    /// deleted.
     pub(super) async fn last_used(&self, series: Series, warn: &mut dyn FnMut(String)) -> Result<u64, PublishError> {
         let newest = self.newest(series, 0).await?;
         let highest = self.numbers_after(series, newest).await?.last().copied().unwrap_or(newest);
@@ -685,8 +687,8 @@ impl Location {
         if last > newest && self.len_bytes(&series.object(newest + 1)).await?.is_none() {
             let (deleted, next) = (self.object_url(&series.object(newest + 1)), last + 1);
             warn(format!(
-                "{deleted} was deleted, but later numbers were used: the next number is {next}: check the lifecycle rules of \
-                 the bucket"
+                "{deleted} was deleted, but later numbers were used: the next number is {next}: check the lifecycle \
+                 rules of the bucket"
             ));
         }
         Ok(last)

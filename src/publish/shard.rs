@@ -1,8 +1,8 @@
 //! Shards that an engine such as Spark bakes in many processes, and commits in one.
 //!
-//! In: the rows of some slots, in each task of the engine. Out: an uploaded file under a name that no other attempt has,
-//! and its entry, which the task sends to the driver. The driver commits the entries of all tasks as one generation.
-//! Files of failed, repeated, and speculative tasks stay unreferenced, and garbage collection deletes them.
+//! In: the rows of some slots, in each task of the engine. Out: an uploaded file under a name that no other attempt
+//! has, and its entry, which the task sends to the driver. The driver commits the entries of all tasks as one
+//! generation. Files of failed, repeated, and speculative tasks stay unreferenced, and garbage collection deletes them.
 //!
 //! Reasons and evidence: `docs/decisions/engine-shards.md`.
 
@@ -135,9 +135,9 @@ impl Publication {
 
     /// Creates the next generation from the entries of shards, which other processes may have uploaded.
     ///
-    /// The entries and the ranges of `empty` must cover every slot exactly once. `empty` are the slots without rows, for
-    /// which no task has written a shard: this function uploads a shard without rows for each of these ranges. Checks
-    /// that the store has all shards, so that entries of another table are rejected.
+    /// The entries and the ranges of `empty` must cover every slot exactly once. `empty` are the slots without rows,
+    /// for which no task has written a shard: this function uploads a shard without rows for each of these ranges.
+    /// Checks that the store has all shards, so that entries of another table are rejected.
     ///
     /// # Errors
     /// [`PublishError::Coverage`] names the slots that no entry or several entries have; [`PublishError::Corrupt`] if

@@ -1,7 +1,7 @@
 //! Statuses: what each node serves.
 //!
-//! In: the state of a node. Out: a document that the node overwrites, and that operators read. Before a node overwrites it, it
-//! looks for the report of another process with its name ([`Namesakes`]).
+//! In: the state of a node. Out: a document that the node overwrites, and that operators read. Before a node overwrites
+//! it, it looks for the report of another process with its name ([`Namesakes`]).
 
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
@@ -23,10 +23,11 @@ use crate::cluster::{SlotSet, node_id_problem};
 use crate::slots::SlotRange;
 use crate::sync::unpoisoned;
 
-/// The number of statuses that are read at the same time. A reader that waits for nodes accepts that the store fails for
-/// as many.
+/// The number of statuses that are read at the same time. A reader that waits for nodes accepts that the store fails
+/// for as many.
 pub(super) const READS_MAX: usize = 64;
-/// The number of statuses for which a store may return errors, after retries, until the store itself is considered failed.
+/// The number of statuses for which a store may return errors, after retries, until the store itself is considered
+/// failed.
 const FAILED_MAX: usize = 3;
 
 /// The state of a node, as the node last reported it.
@@ -218,8 +219,8 @@ impl NodeReports {
     pub(super) async fn read(location: &Location, failed_max: usize) -> Result<NodeReports, PublishError> {
         let mut reports = NodeReports::default();
         let listed = match location.list("status", None, STATUSES_MAX).await {
-            // Who can write to the folder of a store can replace `status`. All statuses are then missing. If the store itself
-            // is missing, nothing is known of nodes.
+            // Who can write to the folder of a store can replace `status`. All statuses are then missing. If the store
+            // itself is missing, nothing is known of nodes.
             Err(error @ PublishError::Store { cause: StoreFault::Folder { .. }, .. }) => {
                 if let Some(folder) = &location.folder {
                     folder.check().await.map_err(location.fault("status"))?;

@@ -27,8 +27,8 @@ const PARTS_MAX: u64 = 9000;
 /// How often a failed transfer of a part is repeated, besides the retries of each request.
 pub(super) const ATTEMPTS_MAX: u32 = 4;
 
-/// A runtime for the requests of a thread. Dropping it does not wait for system calls that hang, so that a program can end
-/// on a signal although a network file system does not respond.
+/// A runtime for the requests of a thread. Dropping it does not wait for system calls that hang, so that a program can
+/// end on a signal although a network file system does not respond.
 pub(super) struct TransferRuntime(Option<Runtime>);
 
 impl TransferRuntime {

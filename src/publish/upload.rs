@@ -78,9 +78,9 @@ struct UploadState {
     parts: BTreeMap<usize, String>,
 }
 
-/// How many parts of an upload are sent at the same time. A slow link sends few of them, so that each one arrives within
-/// the time of a request, and a failure costs little. Downloads need not adapt, because they keep what has arrived of a
-/// part.
+/// How many parts of an upload are sent at the same time. A slow link sends few of them, so that each one arrives
+/// within the time of a request, and a failure costs little. Downloads need not adapt, because they keep what has
+/// arrived of a part.
 struct Concurrency {
     requests: usize,
 }
@@ -148,11 +148,11 @@ pub(super) async fn upload(
     })
 }
 
-/// Returns whether the file has the bytes that were verified before its upload. If its names or permissions have changed
-/// meanwhile, its blocks are verified again.
+/// Returns whether the file has the bytes that were verified before its upload. If its names or permissions have
+/// changed meanwhile, its blocks are verified again.
 fn is_intact(store: &MappedStore) -> bool {
-    // The first look at a file that was renamed just before it was opened begins a new epoch, and so does a rename during
-    // the check. A write makes all attempts fail.
+    // The first look at a file that was renamed just before it was opened begins a new epoch, and so does a rename
+    // during the check. A write makes all attempts fail.
     const ATTEMPTS: usize = 3;
     let store = store.unverified();
     (0..ATTEMPTS).any(|_| {

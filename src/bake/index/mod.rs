@@ -139,8 +139,8 @@ fn dimensions(records: &WrittenRecords, schema: &[u8], hash_seed: u64, parts: Pa
     }
 }
 
-/// Reads the records, writes the fences and the tree above them, and groups the rows by bucket. Returns the buckets, and
-/// the checksums of the fences and of the tree.
+/// Reads the records, writes the fences and the tree above them, and groups the rows by bucket. Returns the buckets,
+/// and the checksums of the fences and of the tree.
 fn scan(
     file: &File,
     records: &WrittenRecords,

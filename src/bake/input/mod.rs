@@ -343,11 +343,13 @@ impl<'a> Decompressor<'a> {
         let (compression, read_bytes) = (self.compression(), self.raw().read_bytes());
         let message = match error.kind() {
             io::ErrorKind::UnexpectedEof => format!(
-                "is compressed by {compression} and ends after {read_bytes} bytes in the middle of a {}: copy or compress it again",
+                "is compressed by {compression} and ends after {read_bytes} bytes in the middle of a {}: copy or \
+                 compress it again",
                 if compression == Compression::Gzip { "member" } else { "frame" }
             ),
             _ => format!(
-                "cannot be decompressed as {compression}: {error}, within the first {read_bytes} bytes: copy or compress it again"
+                "cannot be decompressed as {compression}: {error}, within the first {read_bytes} bytes: copy or \
+                 compress it again"
             ),
         };
         io::Error::new(error.kind(), message)

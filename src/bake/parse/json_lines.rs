@@ -4,8 +4,8 @@
 //! must be a string or a number. Fields that are not chosen must be valid JSON and are skipped. Blank lines are skipped
 //! too.
 //!
-//! The columns of a typed table are fields. Without declared types, they are the fields of the first objects, in the order
-//! in which they first occur.
+//! The columns of a typed table are fields. Without declared types, they are the fields of the first objects, in the
+//! order in which they first occur.
 
 use std::fmt;
 
@@ -271,8 +271,8 @@ impl Visitor<'_> for Field<'_> {
 }
 
 impl JsonLinesParser {
-    /// Returns a parser for the columns of a typed table, or `None` if their types must be inferred and the piece has no
-    /// rows.
+    /// Returns a parser for the columns of a typed table, or `None` if their types must be inferred and the piece has
+    /// no rows.
     pub(super) fn typed(
         options: &Options,
         plan: &TypedPlan,

@@ -1,7 +1,7 @@
 //! Packs several columns into one value: a JSON object with one entry per column, in the order of the chosen columns.
 //!
-//! Clients of any language can read such a value without the table's schema. The type of an entry depends on the type in
-//! the input:
+//! Clients of any language can read such a value without the table's schema. The type of an entry depends on the type
+//! in the input:
 //!
 //! | in the input | in the object |
 //! |---|---|

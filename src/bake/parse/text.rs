@@ -1,8 +1,8 @@
 //! Text formats, in which each row ends at the end of a line.
 //!
-//! In: an input. Out: pieces that end at the end of a row, so that each can be parsed independently. A quote at the start
-//! of a field opens the field (RFC 4180). In an open field, two adjacent quotes stand for one quote in the field's text,
-//! and any other quote closes the field.
+//! In: an input. Out: pieces that end at the end of a row, so that each can be parsed independently. A quote at the
+//! start of a field opens the field (RFC 4180). In an open field, two adjacent quotes stand for one quote in the
+//! field's text, and any other quote closes the field.
 
 use std::io::{self, Read};
 

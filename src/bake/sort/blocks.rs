@@ -1,9 +1,9 @@
 //! Reads ranges of files block by block, and verifies each block against its checksum.
 //!
-//! For data that this bake has written, the checksums are in memory. For the records of an older table, they stay in the
-//! table's file, because a damaged or forged header can declare any number of blocks, whose checksums might not fit into
-//! memory. These checksums are read in pages: a page is one block of the block sums section. Memory holds one checksum per
-//! page (8 bytes per 2 MiB of records), and one page for each reader.
+//! For data that this bake has written, the checksums are in memory. For the records of an older table, they stay in
+//! the table's file, because a damaged or forged header can declare any number of blocks, whose checksums might not fit
+//! into memory. These checksums are read in pages: a page is one block of the block sums section. Memory holds one
+//! checksum per page (8 bytes per 2 MiB of records), and one page for each reader.
 
 use std::fs::File;
 use std::num::NonZeroU64;

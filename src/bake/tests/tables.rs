@@ -107,7 +107,8 @@ fn a_damaged_base_replaces_nothing() {
             error => panic!("{error}"),
         }
     }
-    // Damages the header, the place in the last fence, and the last block sum. Then truncates the file, and finally removes it.
+    // Damages the header, the place in the last fence, and the last block sum. Then truncates the file, and finally
+    // removes it.
     for at in [20, 70, last_fence_place, whole.len() - 1] {
         let mut bytes = whole.clone();
         bytes[at] ^= 1;

@@ -89,8 +89,8 @@ impl TypedPlan {
         }
     }
 
-    /// Returns the columns to read from an input. `key` is the name of its key column, and `name_of` returns the name of
-    /// a chosen column.
+    /// Returns the columns to read from an input. `key` is the name of its key column, and `name_of` returns the name
+    /// of a chosen column.
     pub(super) fn selected(
         &self,
         key: &str,
@@ -166,7 +166,8 @@ impl TypedPlan {
         Ok(schema)
     }
 
-    /// Sets the schema, unless an earlier input has set it, and returns it. Checks the schema against the base's schema.
+    /// Sets the schema, unless an earlier input has set it, and returns it. Checks the schema against the base's
+    /// schema.
     pub(super) fn set(&self, key: &str, columns: Vec<typed::Column>, input: &str) -> Result<&Arc<Schema>, BakeError> {
         if let Some(schema) = self.schema() {
             return Ok(schema);
@@ -204,8 +205,8 @@ pub(super) fn final_schema(options: &Options, plan: Option<&TypedPlan>) -> Resul
     plan.declared_schema(options.key.as_ref())?.ok_or(BakeError::NoTypes).map(Some)
 }
 
-/// Checks that no option contradicts typed columns. Returns the kind of the keys: the one that the declared type of the key
-/// column selects, or the one that the options select.
+/// Checks that no option contradicts typed columns. Returns the kind of the keys: the one that the declared type of the
+/// key column selects, or the one that the options select.
 pub(super) fn check_options(options: &Options) -> Result<Keys, BakeError> {
     let Some(typed) = &options.typed else { return Ok(options.keys) };
     if options.value != super::ValueSpec::Unnamed {

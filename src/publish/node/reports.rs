@@ -108,8 +108,8 @@ impl NodeMachine {
         }
     }
 
-    /// Returns the failure of the newest generation that is unusable, so that the node serves or fetches an older one, or
-    /// the failure of the generation that is missing.
+    /// Returns the failure of the newest generation that is unusable, so that the node serves or fetches an older one,
+    /// or the failure of the generation that is missing.
     fn reported_failure(&self, missing: Option<u64>) -> Option<(u64, &Failure)> {
         let oldest = missing.unwrap_or(self.serving + 1);
         let newer = self.failures.range(oldest..).rev().find(|(_, failure)| failure.is_unusable && !self.is_pinned());

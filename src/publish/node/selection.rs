@@ -106,8 +106,8 @@ impl NodeMachine {
         !holds && !self.is_failing(manifest.number, now)
     }
 
-    /// Returns whether the node fetches rows of the served generation because the selected one has failed. The next attempt
-    /// to fetch the selected one waits until these rows are complete.
+    /// Returns whether the node fetches rows of the served generation because the selected one has failed. The next
+    /// attempt to fetch the selected one waits until these rows are complete.
     fn fetches_rows(&self, selection: &Selection) -> bool {
         let Selection::Generation { manifest, .. } = selection else { return false };
         let has_failed = self.failures.contains_key(&manifest.number);
@@ -251,8 +251,8 @@ pub(super) enum Verdict {
 pub(super) type Needs<T> = Result<T, u64>;
 
 impl NodeMachine {
-    /// Returns the generation that the node serves without a pin: the one that it has begun to fetch, or the newest one that
-    /// has not turned out to be unusable. If all are, returns the one that is tried again first.
+    /// Returns the generation that the node serves without a pin: the one that it has begun to fetch, or the newest one
+    /// that has not turned out to be unusable. If all are, returns the one that is tried again first.
     pub(super) fn newest_usable(&self) -> Needs<u64> {
         let newest = self.manifests.number();
         let earlier = self.transfer.as_ref().map(|transfer| &transfer.prepared).or(self.ready.as_ref());
@@ -278,7 +278,8 @@ impl NodeMachine {
         Ok(tried_first)
     }
 
-    /// Returns whether the node may serve a generation that the documents select. `is_newest` means that no pin selects it.
+    /// Returns whether the node may serve a generation that the documents select. `is_newest` means that no pin selects
+    /// it.
     pub(super) fn verdict(&self, manifest: &Manifest, is_newest: bool) -> Verdict {
         match self.compare(manifest, is_newest) {
             Ok(Ok(allowed)) => Verdict::Usable(allowed),
@@ -287,8 +288,8 @@ impl NodeMachine {
         }
     }
 
-    /// Compares a generation, and each of the generations before it, with the usable one before. Only documents matter, and
-    /// not what the node serves, so all nodes come to the same result. A difference that has lasted for
+    /// Compares a generation, and each of the generations before it, with the usable one before. Only documents matter,
+    /// and not what the node serves, so all nodes come to the same result. A difference that has lasted for
     /// [`COMPARED_MAX`] generations is none anymore.
     fn compare(&self, manifest: &Manifest, is_newest: bool) -> Needs<Result<Vec<Change>, String>> {
         let number = manifest.number;
@@ -328,8 +329,8 @@ impl NodeMachine {
             let is_allowed = manifest.allowed.iter().any(|name| name == change.name());
             if !is_allowed && !self.options.allow.contains(&change) {
                 return Err(format!(
-                    "{problem} as in generation {}, and its publisher did not allow this change: publish the table again, or \
-                     allow the change",
+                    "{problem} as in generation {}, and its publisher did not allow this change: publish the table \
+                     again, or allow the change",
                     base.number
                 ));
             }

@@ -1,7 +1,9 @@
-//! Simulates publishers and operators that create documents at the same time, in a store with faults, on a virtual clock.
+//! Simulates publishers and operators that create documents at the same time, in a store with faults, on a virtual
+//! clock.
 //!
-//! The commands run the real code above [`ObjectStore`]. Requests are late, fail, and arrive twice; responses are lost; a
-//! request arrives after its client has given up; reads and listings see earlier states. A seed determines all of this.
+//! The commands run the real code above [`ObjectStore`]. Requests are late, fail, and arrive twice; responses are lost;
+//! a request arrives after its client has given up; reads and listings see earlier states. A seed determines all of
+//! this.
 //!
 //! - Every command that succeeds is true in the store: the document has its bytes, under the number that it returned.
 //! - No two commands get the same number, and no number is missing.

@@ -1,11 +1,11 @@
 //! Simulates nodes that follow a table in a store with faults, on a virtual clock.
 //!
 //! The nodes run the real decisions ([`NodeMachine`](super::node::NodeMachine)); the store, the folders, the transfers,
-//! and the time are simulated. Reads fail, are late, and see earlier states; responses to writes are lost; reports arrive
-//! twice, the second time after newer ones; nodes are partitioned from the store, crash after any action, and start again
-//! from their folders, or from empty ones; files in folders are damaged; links are slow; the clocks of nodes run at
-//! different rates. Meanwhile, publishers and operators create manifests (some of them damaged), pins, decisions, and
-//! topologies, and restart nodes. A seed determines all of this; together, it is called a schedule.
+//! and the time are simulated. Reads fail, are late, and see earlier states; responses to writes are lost; reports
+//! arrive twice, the second time after newer ones; nodes are partitioned from the store, crash after any action, and
+//! start again from their folders, or from empty ones; files in folders are damaged; links are slow; the clocks of
+//! nodes run at different rates. Meanwhile, publishers and operators create manifests (some of them damaged), pins,
+//! decisions, and topologies, and restart nodes. A seed determines all of this; together, it is called a schedule.
 //!
 //! A schedule has three phases: faults and changes, then only changes, then neither. In all of them:
 //!
@@ -14,8 +14,8 @@
 //! - Between the end of a transfer and a swap, the node reads the pins, and obeys all that this read could see.
 //! - While all owners of a group of slots serve, by any topology in effect, one of them has the rows of these slots.
 //!
-//! Without faults, no two nodes redirect clients to each other for longer than about a poll. At the end, all nodes serve
-//! what the newest pin and the newest manifest select, follow the newest topology, and send no more requests than
+//! Without faults, no two nodes redirect clients to each other for longer than about a poll. At the end, all nodes
+//! serve what the newest pin and the newest manifest select, follow the newest topology, and send no more requests than
 //! `docs/PUBLISHING.md` states.
 
 mod commands;
@@ -600,7 +600,8 @@ impl World {
                 }
                 selected => selected.or(good.filter(|good| *good >= machine.serving())),
             };
-            // A new node that waits for the decision of a rollout has no rows, so no topology that needs them takes effect.
+            // A new node that waits for the decision of a rollout has no rows, so no topology that needs them takes
+            // effect.
             let have_rows = self.nodes.iter().all(|node| node.served.is_some());
             if let Some(topology) = (self.is_cluster && have_rows).then(|| newest(&self.store.topologies)) {
                 assert_eq!(status.topology, topology, "node {name}: {}", self.describe(0));
@@ -650,8 +651,8 @@ const SCHEDULES: &str = "ZERO_KV_SCHEDULES";
 /// The seeds of schedules that have shown faults.
 const FAULTY: [u64; 5] = [20_090, 20_190, 20_228, 30_062, 70_160];
 
-/// Returns the seed of the first schedule, and the number of schedules. The gate always runs the same schedules. Other seeds
-/// are for searches of faults.
+/// Returns the seed of the first schedule, and the number of schedules. The gate always runs the same schedules. Other
+/// seeds are for searches of faults.
 fn schedules(default: u64) -> (u64, u64) {
     let variable = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
     let (first, schedules) = (variable(SEED).unwrap_or(1), variable(SCHEDULES).unwrap_or(default));
@@ -663,8 +664,8 @@ fn replay(seed: u64) -> ! {
     panic!("replay this schedule with {SEED}={seed} {SCHEDULES}=1")
 }
 
-/// `ZERO_KV_SEED=N ZERO_KV_SCHEDULES=50000 cargo test --lib publish::simulation -- --nocapture` simulates many schedules, and
-/// `ZERO_KV_SCHEDULES=1` with the same command replays one.
+/// `ZERO_KV_SEED=N ZERO_KV_SCHEDULES=50000 cargo test --lib publish::simulation -- --nocapture` simulates many
+/// schedules, and `ZERO_KV_SCHEDULES=1` with the same command replays one.
 #[test]
 fn nodes_keep_their_promises_in_every_schedule() {
     let (first, schedules) = schedules(2000);

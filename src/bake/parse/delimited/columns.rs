@@ -90,7 +90,8 @@ impl<'f> Finder<'f> {
             }),
             Column::Name(_) if !self.has_header => Err(ColumnsFault::new(
                 format!(
-                    "the {role} {column} is a name, and no row names the columns: read the first row as a header, or give a number"
+                    "the {role} {column} is a name, and no row names the columns: read the first row as a header, or \
+                     give a number"
                 ),
                 &[Remedy::ReadHeader, role.remedy()],
             )),
@@ -226,8 +227,8 @@ fn names(options: &Options, first: &Record<'_>) -> Result<Vec<String>, ColumnsFa
             )),
             _ if expected != found => Err(ColumnsFault::new(
                 format!(
-                    "rows have {found} fields, and {expected} types are declared: read the first row as a header, or declare \
-                     one type per field, including the key"
+                    "rows have {found} fields, and {expected} types are declared: read the first row as a header, or \
+                     declare one type per field, including the key"
                 ),
                 &[Remedy::ReadHeader, Remedy::DeclareTypes],
             )),

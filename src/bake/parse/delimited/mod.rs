@@ -1,7 +1,7 @@
 //! Delimited text (RFC 4180).
 //!
-//! In a piece without quotes, fields are the bytes between delimiters. The crate `csv` parses pieces with quotes, and this module rejects the
-//! malformed quotes that it accepts.
+//! In a piece without quotes, fields are the bytes between delimiters. The crate `csv` parses pieces with quotes, and
+//! this module rejects the malformed quotes that it accepts.
 //!
 //! Reasons and evidence: `docs/decisions/bake-text.md`.
 

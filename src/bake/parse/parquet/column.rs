@@ -42,8 +42,8 @@ pub(super) struct ColumnType {
     pub(super) value_type: ValueType,
     /// The Parquet definition level of values that are not null. Lower definition levels mean null.
     pub(super) max_def_level: i16,
-    /// In a column of lists, the definition level of the elements. The level below means an empty list, and lower levels
-    /// mean null.
+    /// In a column of lists, the definition level of the elements. The level below means an empty list, and lower
+    /// levels mean null.
     pub(super) element_level: Option<i16>,
     /// The type of a typed table's column that has these values. `None` if no type has them.
     pub(super) own_type: Option<typed::ColumnType>,

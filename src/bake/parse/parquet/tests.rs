@@ -52,7 +52,8 @@ fn written(
 
 /// Returns a file with a column of integers and a column of lists of integers.
 fn with_a_list() -> Vec<u8> {
-    let schema = "message lists { required int32 id; required group tags (LIST) { repeated group list { required int32 element; } } }";
+    let schema = "message lists { required int32 id; required group tags (LIST) { repeated group list { required \
+                  int32 element; } } }";
     written(schema, Compression::UNCOMPRESSED, 1, |_, group| {
         write_column!(group, Int32Type, &[1]);
         let mut list = group.next_column().unwrap().unwrap();

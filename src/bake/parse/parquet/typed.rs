@@ -134,8 +134,8 @@ impl Columns {
         Ok(Columns { columns, key: 0, value, delete })
     }
 
-    /// Returns the columns of the file, which are the key column, the delete column if there is one, and the columns that
-    /// become cells. Also returns the columns of the table.
+    /// Returns the columns of the file, which are the key column, the delete column if there is one, and the columns
+    /// that become cells. Also returns the columns of the table.
     fn leaves(
         schema: &SchemaDescriptor,
         options: &Options,
