@@ -1,17 +1,29 @@
-//! The commands about the cluster that this server is a node of: CLUSTER, READONLY, READWRITE, ASKING, ROLE, and WAIT.
+//! The cluster that this server is a node of: the keys that this node answers for, and the commands CLUSTER, READONLY,
+//! READWRITE, ASKING, ROLE, and WAIT.
 //!
-//! In: the node's view. Out: replies in the formats of Redis. The topology comes from a document, so commands that would
-//! change it are rejected.
+//! In: keys, and the view of the node. Out: replies, redirections, and errors in the formats of Redis. The topology
+//! comes from a document, so commands that would change it are rejected. A row that is present needs no check if the
+//! file has only rows of slots that the node serves, so only missing keys are hashed.
 
 use std::sync::Arc;
 
+use super::clients::NOT_QUEUEING;
+use super::keys::{SlotOfKeys, is_padded};
 use super::keyspace::begin_slot;
+use super::runs::Routing;
 use super::strings::{NOT_AN_INTEGER, next};
-use super::work::{Outcome, SlotTask};
+use super::transaction::is_immediate;
+use super::work::{Outcome, SlotTask, Work, WorkStep};
 use super::{Out, Session};
-use crate::protocol::resp::commands::{Id, Spec};
-use crate::protocol::resp::{Args, integer};
-use crate::server::cluster::View;
+use crate::Lookup;
+use crate::cluster::SlotSet;
+use crate::format::key::{Key, KeyKind};
+use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Spec, resolve};
+use crate::protocol::resp::{Args, Command, Version, integer};
+use crate::server::cluster::{ClusterNode, View};
+use crate::server::responses::Responses;
+use crate::server::table::generations::Generation;
+use crate::server::users::{KeysNeeded, keys_of_command};
 use crate::slots::{SLOT_COUNT, slot_of};
 
 /// The error for commands that only a node of a cluster executes.
@@ -112,4 +124,223 @@ fn push_rendered(reply: &Arc<[u8]>, out: &mut Out<'_>) {
 
 fn valid_slot(slot: i64) -> Option<u16> {
     u16::try_from(slot).ok().filter(|slot| *slot < SLOT_COUNT)
+}
+
+/// The cost, in steps, of hashing a key. The cost of its bytes comes on top.
+const HASH_STEPS: usize = 1;
+
+const NOT_SERVED: &str = "CLUSTERDOWN Hash slot not served";
+
+/// The slots that a node serves for a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Route<'r> {
+    view: &'r View,
+    /// The slots that the topology assigns to this node.
+    assigned: &'r SlotSet,
+    /// The slots whose rows the file has.
+    of_file: &'r SlotSet,
+    /// Whether the file has only rows of assigned slots.
+    is_exact: bool,
+}
+
+impl Routing for Route<'_> {
+    #[inline(always)]
+    fn admits(self, kind: KeyKind, text: &[u8]) -> bool {
+        !(kind == KeyKind::U64 && is_padded(text)) && (self.is_exact || self.serves_key(text))
+    }
+
+    /// Not inlined, so that the loop over found values can use all registers.
+    #[inline(never)]
+    fn refuse_missing(self, key: Key<'_>, version: Version, responses: &mut Responses) -> bool {
+        let slot = slot_of(key);
+        let is_refused = !self.serves(slot);
+        if is_refused {
+            Out::new(responses, version).error(self.refuse(slot).unwrap_or_default());
+        }
+        is_refused
+    }
+}
+
+impl Route<'_> {
+    #[inline]
+    fn serves(self, slot: u16) -> bool {
+        self.assigned.has(slot) && self.of_file.has(slot)
+    }
+
+    /// Not inlined, as [`Route::refuse_missing`].
+    #[inline(never)]
+    fn serves_key(self, text: &[u8]) -> bool {
+        self.serves(slot_of(Key::Bytes(text)))
+    }
+
+    /// Returns the error for a slot that this node does not serve.
+    fn refuse(self, slot: u16) -> Option<String> {
+        if self.serves(slot) {
+            return None;
+        }
+        let Some(owner) = self.view.owner(slot) else { return Some(NOT_SERVED.to_owned()) };
+        if self.view.is_this(owner) {
+            return Some(format!("LOADING This node does not have the rows of hash slot {slot} yet"));
+        }
+        Some(format!("MOVED {slot} {}:{}", owner.host, owner.port))
+    }
+}
+
+/// The cluster as a connection sees it.
+pub(super) struct ClusterSession {
+    node: Arc<ClusterNode>,
+    view: Arc<View>,
+    /// The numbers of the generation and the view that `is_exact` was derived from, and whether the client reads from
+    /// replicas.
+    derived_from: (u64, u64, bool),
+    is_exact: bool,
+}
+
+impl ClusterSession {
+    pub(super) fn new(node: &Arc<ClusterNode>) -> ClusterSession {
+        ClusterSession { node: Arc::clone(node), view: node.view(), derived_from: (0, 0, false), is_exact: false }
+    }
+
+    pub(super) fn view(&self) -> &View {
+        &self.view
+    }
+
+    pub(super) fn node(&self) -> &ClusterNode {
+        &self.node
+    }
+
+    /// Reads the node's view again if it has changed.
+    #[inline]
+    fn refresh(&mut self) {
+        if self.view.version() != self.node.version() {
+            self.view = self.node.view();
+        }
+    }
+
+    #[inline]
+    pub(super) fn route<'r>(&'r mut self, generation: &'r Generation, reads_replicas: bool) -> Route<'r> {
+        let derived_from = (generation.number, self.view.version(), reads_replicas);
+        let assigned = self.view.served_slots(reads_replicas);
+        if self.derived_from != derived_from {
+            self.derived_from = derived_from;
+            self.is_exact = generation.slots.is_subset(assigned);
+        }
+        Route { view: &self.view, assigned, of_file: &generation.slots, is_exact: self.is_exact }
+    }
+}
+
+impl Session {
+    /// Reads the view of the cluster again if it has changed.
+    #[inline]
+    pub(super) fn refresh_cluster(&mut self) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.refresh();
+        }
+    }
+
+    /// Checks whether this node serves the slot of a command's keys. Returns `None` if it does, [`Outcome::Work`] if there
+    /// are so many keys that the check takes several passes, and the outcome of a rejected command otherwise.
+    pub(super) fn check_slots(
+        &mut self,
+        generation: &Generation,
+        spec: &Spec,
+        command: &Command<'_>,
+        out: &mut Out<'_>,
+    ) -> Option<Outcome> {
+        // EXEC has checked its commands.
+        if self.state.transaction.is_executing() {
+            return None;
+        }
+        // The replies to all other commands depend on no key, or on keys that the arguments do not name.
+        if keys_of_command(spec.id) != KeysNeeded::Named && spec.id != Id::Exec {
+            return None;
+        }
+        if command.arg_count() > ARGS_MAX_AT_ONCE {
+            let mut args = command.args();
+            args.next();
+            return Some(Outcome::Work(Work::CheckSlots {
+                next_arg: args.offset_bytes(),
+                slot: SlotOfKeys::default(),
+            }));
+        }
+        let mut slot = SlotOfKeys::default();
+        let checked = match spec.id {
+            Id::Exec => self.state.transaction.add_slots(&mut slot),
+            _ => {
+                let keys = spec.key_positions(command.arg_count());
+                out.sink().steps().add(HASH_STEPS * keys.len());
+                let mut keys = command.args().skip(keys.start).take(keys.len());
+                keys.try_for_each(|key| slot.add(generation.store.key_kind(), key))
+            }
+        };
+        self.end_slot_check(generation, spec, slot, checked, out)
+    }
+
+    /// Continues to check the slots of a command with many keys, and then begins to execute or queue the command.
+    pub(super) fn more_of_slots(
+        &mut self,
+        generation: &Generation,
+        command: &Command<'_>,
+        work: &mut Work,
+        out: &mut Out<'_>,
+    ) -> WorkStep {
+        let (Work::CheckSlots { next_arg, slot }, Ok(spec)) = (&mut *work, resolve(command)) else {
+            return WorkStep::Done;
+        };
+        let (kind, mut args, mut checked) = (generation.store.key_kind(), command.args_from(*next_arg), Ok(()));
+        while let Some(key) = args.next().filter(|_| checked.is_ok()) {
+            checked = slot.add(kind, key);
+            let steps = out.sink().steps();
+            steps.add(HASH_STEPS);
+            steps.add_bytes(key.len());
+            if steps.is_pass_over() && checked.is_ok() {
+                *next_arg = args.offset_bytes();
+                return WorkStep::Yield;
+            }
+        }
+        let slot = *slot;
+        let outcome = match self.end_slot_check(generation, spec, slot, checked, out) {
+            None => self.execute_routed(generation, spec, command, out),
+            Some(rejected) => rejected,
+        };
+        match outcome {
+            Outcome::Work(next) => {
+                *work = next;
+                WorkStep::Next
+            }
+            // Commands with many keys neither log in nor close the connection.
+            Outcome::Done | Outcome::Delay(_) | Outcome::Close => WorkStep::Done,
+        }
+    }
+
+    /// Rejects a command if its keys were rejected or if this node does not serve their slot.
+    fn end_slot_check(
+        &mut self,
+        generation: &Generation,
+        spec: &Spec,
+        slot: SlotOfKeys,
+        checked: Result<(), String>,
+        out: &mut Out<'_>,
+    ) -> Option<Outcome> {
+        let Some(cluster) = &mut self.cluster else { return None };
+        let route = cluster.route(generation, self.state.reads_replicas);
+        let refused = checked.err().or_else(|| route.refuse(slot.get()?));
+        let transaction = &mut self.state.transaction;
+        let Some(problem) = refused else {
+            if transaction.is_queueing() && !is_immediate(spec) {
+                transaction.note_slot(slot);
+            }
+            return None;
+        };
+        self.counted.errors += 1;
+        let text = if spec.id == Id::Exec {
+            transaction.clear();
+            self.client.set_queued(NOT_QUEUEING);
+            problem.into_bytes()
+        } else {
+            transaction.reject(false, problem.into_bytes())
+        };
+        out.error(text);
+        Some(Outcome::Done)
+    }
 }

@@ -6,8 +6,9 @@
 use super::Out;
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
 use super::work::{Described, GetKeys, Outcome, Task, Work, WorkStep};
-use crate::protocol::resp::commands::info as write_info;
-use crate::protocol::resp::commands::{COMMANDS, docs as write_docs, find, find_full, find_subcommand};
+use crate::protocol::resp::commands::{
+    COMMANDS, docs as write_docs, find, find_full, find_subcommand, info as write_info,
+};
 use crate::protocol::resp::{Args, Command};
 
 /// The cost, in steps, of looking up a command's name.

@@ -6,8 +6,7 @@ use super::lookup::TextLookup;
 use super::order::{self, RangeCommand};
 use super::work::{KeysOf, Outcome, Work, WorkStep};
 use super::{
-    COMMAND_STEPS, Out, Session, acl, clients, cluster, commands, hashes, info, keyspace, kill, login, strings, tools,
-    transaction,
+    COMMAND_STEPS, Out, Session, acl, clients, cluster, commands, hashes, info, keyspace, login, strings, transaction,
 };
 use crate::Lookup;
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
@@ -232,20 +231,20 @@ impl Session {
             | Id::ClusterSlots => return self.execute_about_cluster(spec, args, out),
             Id::ClientKill => {
                 self.require_admin(spec)?;
-                return kill::kill(args, &server.users);
+                return clients::kill(args, &server.users);
             }
             Id::Monitor => {
                 self.require_admin(spec)?;
                 self.start_monitor(out)?;
             }
-            Id::SlowLogGet => tools::slow_log(args, out)?,
+            Id::SlowLogGet => info::slow_log(args, out)?,
             Id::SlowLogLen => out.integer(0),
             Id::SlowLogReset => out.ok(),
             Id::LatencyLatest | Id::ModuleList => out.array(0),
             Id::LatencyHistogram => out.map(0),
-            Id::MemoryStats => tools::memory_stats(server, out),
-            Id::LastSave => tools::last_save(server, out),
-            Id::Unsubscribe | Id::PUnsubscribe | Id::SUnsubscribe => tools::unsubscribe(spec, args, out),
+            Id::MemoryStats => info::memory_stats(server, out),
+            Id::LastSave => info::last_save(server, out),
+            Id::Unsubscribe | Id::PUnsubscribe | Id::SUnsubscribe => info::unsubscribe(spec, args, out),
             Id::Acl
             | Id::Config
             | Id::Client

@@ -4,8 +4,8 @@
 //! keys begin with the literal prefix of the pattern are visited.
 
 use super::Out;
-use super::cold::must_wait_for;
-use super::text::{damaged, key_text, number};
+use super::keys::{damaged, key_text, number};
+use super::lookup::must_wait_for;
 use super::work::{Keys, Outcome, SlotTask, Work, WorkStep};
 use crate::Lookup;
 use crate::format::key::{Key, KeyKind};

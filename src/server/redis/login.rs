@@ -1,7 +1,7 @@
 //! Logins: AUTH, HELLO with its option AUTH, and RESET.
 
 use super::clients::{NOT_QUEUEING, Names, valid_name};
-use super::text::quoted;
+use super::keys::quoted;
 use super::work::Outcome;
 use super::{Out, Session};
 use crate::protocol::resp::{Args, Reply, Version, integer};

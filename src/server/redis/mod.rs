@@ -1,37 +1,26 @@
 //! The Redis protocol.
 //!
-//! In: bytes that a client sent. Out: replies. Runs of GET are looked up together (`gets`), and so are runs of HGET,
-//! HMGET, and HGETALL (`hashes`), runs of ZKV.FLOOR and ZKV.CEILING (`neighbors`), and runs of ZKV.RANGE and ZKV.COUNT
-//! (`ranges`). All other commands are parsed by [`crate::protocol::resp`] and executed one at a time. A command with a
+//! In: bytes that a client sent. Out: replies. Runs of the most frequent reads are looked up together (`runs`).
+//! All other commands are parsed by [`crate::protocol::resp`] and executed one at a time. A command with a
 //! long reply takes several passes, and the connection executes no other command before this reply is complete. A reply
 //! of unbounded length is sent piece by piece while it is computed, except CLIENT LIST, which is first held in memory.
 
 mod acl;
 mod clients;
 mod cluster;
-mod cold;
 mod commands;
 mod execute;
-mod gets;
 mod hashes;
 mod info;
+mod keys;
 mod keyspace;
-mod kill;
 mod login;
 mod lookup;
 mod monitor;
-mod neighbors;
 mod order;
-mod permission;
-mod ranges;
-mod routing;
-mod slots;
+mod runs;
 mod stored;
 mod strings;
-#[cfg(all(test, feature = "bake"))]
-mod tests;
-mod text;
-mod tools;
 mod transaction;
 mod work;
 
@@ -49,15 +38,14 @@ use super::state::worker::{ConnectionContext, WorkerState};
 use super::table::generations::Generation;
 use super::turns::pass::{Pass, Then};
 use super::users::{Access, Attempts};
-use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{Command, ParseProgress, Parsed, Reply, Sink, Version, parse};
 use crate::setting::Setting;
 use crate::store::is_verification_interrupted;
 pub(super) use clients::Clients;
 use clients::RedisClient;
+use cluster::ClusterSession;
 pub(super) use monitor::Monitor;
-use order::SEARCH_STEPS;
-use routing::ClusterSession;
+use runs::{Run, Runs, Unrouted};
 use transaction::Transaction;
 use work::{Outcome, Work, WorkStep};
 
@@ -160,12 +148,6 @@ impl Counted {
             false => self.misses += 1,
         }
     }
-}
-
-/// Returns what ends the pass if a run of commands does not answer its first command: it waits for the disk, or the
-/// verification of its blocks was interrupted. Repeating it in the same pass would change nothing.
-fn unanswered(responses: &mut Responses) -> Then {
-    if responses.cold().must_wait() { Then::Load } else { Then::Yield }
 }
 
 impl Session {
@@ -276,60 +258,47 @@ impl Session {
         }
     }
 
-    /// Counts a run of GET commands. Returns their length.
+    /// Answers the commands at the start of `rest` that are looked up together, if there are any.
+    #[inline]
+    fn answer_run(&mut self, generation: &Generation, rest: &[u8], responses: &mut Responses) -> Option<Run> {
+        let Session { worker, state, access, cluster, .. } = self;
+        let (store, fields, version) = (&generation.store, generation.fields.as_ref(), state.version);
+        let users = &worker.server.users;
+        match cluster.as_mut().filter(|_| !state.transaction.is_executing()) {
+            None => Runs { store, version, routing: Unrouted, responses }.answer(fields, access, users, rest),
+            Some(cluster) => {
+                let routing = cluster.route(generation, state.reads_replicas);
+                Runs { store, version, routing, responses }.answer(fields, access, users, rest)
+            }
+        }
+    }
+
+    /// Counts a run of commands. Returns their length.
     ///
     /// # Errors
-    /// If the first command is not answered: see [`unanswered`].
-    fn count_gets(&mut self, run: &gets::GetRun, responses: &mut Responses) -> Result<usize, Then> {
-        if run.count == 0 {
-            return Err(unanswered(responses));
-        }
+    /// If no command is answered. Repeating the run in the same pass would change nothing.
+    fn count_run(&mut self, run: &Run, responses: &mut Responses) -> Result<usize, Then> {
+        let Some(last) = run.last else {
+            return Err(match responses.cold().must_wait() {
+                _ if run.is_full => Then::Answer,
+                true => Then::Load,
+                // The verification of blocks was interrupted.
+                false => Then::Yield,
+            });
+        };
         self.state.progress = ParseProgress::default();
-        self.client.set_last_command(Id::Get);
+        self.client.set_last_command(last);
         self.counted.commands += run.count as u64;
         self.counted.errors += run.errors as u64;
-        self.counted.hits += run.hits() as u64;
+        self.counted.hits += run.hits as u64;
         self.counted.misses += run.misses as u64;
-        responses.steps().add(LOOKUP_STEPS * run.count);
+        responses.steps().add(run.steps);
         responses.steps().add_bytes(run.end_bytes);
         Ok(run.end_bytes)
     }
 
-    /// Counts a run of ZKV.FLOOR and ZKV.CEILING commands. Returns their length.
-    ///
-    /// # Errors
-    /// If the first command is not answered: see [`unanswered`].
-    fn count_neighbors(&mut self, run: &neighbors::NeighborRun, responses: &mut Responses) -> Result<usize, Then> {
-        if run.count == 0 {
-            return Err(unanswered(responses));
-        }
-        self.state.progress = ParseProgress::default();
-        self.client.set_last_command(if run.ends_with_floor { Id::ZkvFloor } else { Id::ZkvCeiling });
-        self.counted.commands += run.count as u64;
-        self.counted.errors += run.damaged as u64;
-        responses.steps().add(SEARCH_STEPS * run.count);
-        responses.steps().add_bytes(run.end_bytes);
-        Ok(run.end_bytes)
-    }
-
-    /// Counts a run of ZKV.RANGE and ZKV.COUNT commands. Returns their length.
-    ///
-    /// # Errors
-    /// If the first command is not answered: see [`unanswered`].
-    fn count_ranges(&mut self, run: &ranges::RangeRun, responses: &mut Responses) -> Result<usize, Then> {
-        if run.count == 0 {
-            return Err(unanswered(responses));
-        }
-        self.state.progress = ParseProgress::default();
-        self.client.set_last_command(if run.ends_with_count { Id::ZkvCount } else { Id::ZkvRange });
-        self.counted.commands += run.count as u64;
-        self.counted.errors += run.damaged as u64;
-        responses.steps().add_bytes(run.end_bytes);
-        Ok(run.end_bytes)
-    }
-
-    /// Continues the command in progress, if there is one. Otherwise, answers the GET commands at the start of `rest`,
-    /// or executes the next command. Returns the length of the commands that are now completely answered.
+    /// Continues the command in progress, if there is one. Otherwise, answers the run at the start of `rest`, or executes
+    /// the next command. Returns the length of the commands that are now completely answered.
     ///
     /// # Errors
     /// If the pass ends: what the connection does next.
@@ -346,34 +315,11 @@ impl Session {
         if responses.steps().is_pass_over() {
             return Err(Then::Yield);
         }
-        if let Some(fields) = &generation.fields {
-            if !self.state.transaction.is_queueing()
-                && self.access.is_unrestricted(&self.worker.server.users)
-                && !self.is_monitored
-                && let Some(run) = self.answer_hash_reads(fields, generation, rest, responses)
-            {
-                return self.count_hash_reads(&run, responses);
-            }
-        } else if !self.state.transaction.is_queueing()
-            && self.access.reads_any_key()
-            && !self.is_monitored
-            && let Some(run) = self.answer_gets(generation, rest, responses)
-        {
-            return self.count_gets(&run, responses);
-        }
         if !self.state.transaction.is_queueing()
-            && self.access.is_unrestricted(&self.worker.server.users)
             && !self.is_monitored
-            && let Some(run) = neighbors::answer(&generation.store, rest, self.state.version, responses)
+            && let Some(run) = self.answer_run(generation, rest, responses)
         {
-            return self.count_neighbors(&run, responses);
-        }
-        if !self.state.transaction.is_queueing()
-            && self.access.is_unrestricted(&self.worker.server.users)
-            && !self.is_monitored
-            && let Some(run) = ranges::answer(&generation.store, rest, self.state.version, responses)
-        {
-            return self.count_ranges(&run, responses);
+            return self.count_run(&run, responses);
         }
         let (line, len_bytes) = match parse(rest, &mut self.state.progress) {
             Ok(Parsed::Command { len_bytes, .. }) => (None, len_bytes),
@@ -402,7 +348,7 @@ impl Session {
         let command = Command::new(line.as_deref().unwrap_or(&rest[..len_bytes]));
         let may_wait = generation.store.may_be_cold() && !self.state.transaction.is_queueing();
         if may_wait
-            && (cold::must_wait(&generation.store, &command, responses)
+            && (lookup::must_wait(&generation.store, &command, responses)
                 || keyspace::must_wait(&generation.store, &command, self.random.clone().next(), responses))
         {
             return Err(Then::Load);
@@ -525,5 +471,109 @@ impl Random {
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(all(test, feature = "bake"))]
+mod tests {
+    use super::*;
+    use crate::bake::{Options, bake_csv};
+    use crate::server::Config;
+    use crate::server::state::worker::tests::worker_over;
+
+    /// Returns a session on a table with this many rows, its worker, and the folder of the file.
+    pub(super) fn session(rows: usize) -> (tempfile::TempDir, Arc<WorkerState>, Session) {
+        let folder = tempfile::tempdir().unwrap();
+        let csv: String = (0..rows).map(|key| format!("{key},{key}\n")).collect();
+        let db = folder.path().join("storage.db");
+        bake_csv(csv.as_bytes(), &db, &Options::default()).unwrap();
+        let worker = worker_over(&db, &Config::default());
+        let context = ConnectionContext::new(Peer::default(), Arc::clone(&worker));
+        let session = Session::new(&context, &Arc::default());
+        (folder, worker, session)
+    }
+
+    /// Returns all replies to `input`, and the result of each pass.
+    fn answer_all(session: &mut Session, worker: &WorkerState, mut input: &[u8]) -> (Vec<u8>, Vec<(usize, Pass)>) {
+        let (mut replies, mut passes, mut responses) = (Vec::new(), Vec::new(), Responses::new());
+        loop {
+            responses.clear();
+            let generation = worker.pin();
+            let pass = session.answer(&generation, input, &mut responses);
+            let mut keep = |pieces: &[std::io::IoSlice]| pieces.iter().for_each(|piece| replies.extend(&**piece));
+            responses.with_unsent(&generation.store, 0, &mut keep).unwrap();
+            passes.push((responses.total_len_bytes(), pass));
+            input = &input[pass.taken_bytes..];
+            if matches!(pass.then, Then::Read | Then::Close) {
+                return (replies, passes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_pass_is_bounded_for_replies_of_any_length() {
+        let (_folder, worker, mut session) = session(50_000);
+        let mget = format!("MGET{}\r\n", " 7".repeat(20_000));
+        let info = format!("COMMAND INFO{}\r\n", " get".repeat(5000));
+        for (input, len_min_bytes) in
+            [("KEYS *\r\n", 400_000), ("KEYS *1*\r\n", 100_000), (&mget, 140_000), (&info, 900_000)]
+        {
+            let (replies, passes) = answer_all(&mut session, &worker, input.as_bytes());
+            assert!(replies.len() > len_min_bytes, "{}", replies.len());
+            assert!(passes.iter().all(|(len_bytes, _)| *len_bytes <= 64 << 10), "{passes:?}");
+            // The command stays at the beginning of the input until it is answered.
+            assert!(passes.split_last().unwrap().1.iter().all(|(_, pass)| pass.taken_bytes == 0));
+            assert!(passes.last().unwrap().1 == Pass { taken_bytes: input.len(), then: Then::Read });
+        }
+    }
+
+    #[test]
+    fn other_connections_get_their_turn_while_a_command_visits_many_rows() {
+        let (_folder, worker, mut session) = session(50_000);
+        for input in
+            ["KEYS *x*\r\n".to_owned(), "SCAN 0 COUNT 10000 MATCH x\r\n".repeat(6), "INFO memory\r\n".repeat(40)]
+        {
+            let (_, passes) = answer_all(&mut session, &worker, input.as_bytes());
+            assert!(passes.iter().filter(|(_, pass)| pass.then == Then::Yield).count() >= 2, "{passes:?}");
+        }
+    }
+
+    #[test]
+    fn a_get_that_arrives_in_parts_does_not_affect_the_next_command() {
+        let (_folder, worker, mut session) = session(10);
+        let input = b"*2\r\n$3\r\nGET\r\n$1\r\n7\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n";
+        for first in 0..input.len() {
+            let mut responses = Responses::new();
+            let taken_bytes = session.answer(&worker.pin(), &input[..first], &mut responses).taken_bytes;
+            let mut replies = responses.copied().to_vec();
+            replies.extend(answer_all(&mut session, &worker, &input[taken_bytes..]).0);
+            assert_eq!(replies, b"$1\r\n7\r\n$2\r\nhi\r\n", "{first}");
+        }
+    }
+
+    #[test]
+    fn command_getkeys_finds_the_keys_among_the_arguments() {
+        let (_folder, worker, mut session) = session(1);
+        for (words, expected) in [
+            ("GET a", "*1|$1|a|"),
+            ("MGET a b c", "*3|$1|a|$1|b|$1|c|"),
+            ("GETRANGE a 0 1", "*1|$1|a|"),
+            ("MEMORY USAGE a SAMPLES 5", "*1|$1|a|"),
+            ("PING a", "-ERR The command has no key arguments|"),
+            ("SCAN 0", "-ERR The command has no key arguments|"),
+        ] {
+            let input = format!("COMMAND GETKEYS {words}\r\n");
+            let (replies, _) = answer_all(&mut session, &worker, input.as_bytes());
+            assert_eq!(String::from_utf8(replies).unwrap().replace("\r\n", "|"), expected, "{words}");
+        }
+    }
+
+    #[test]
+    fn a_session_is_in_the_list_of_clients_until_it_ends() {
+        let (_folder, _worker, session) = session(1);
+        let clients = Arc::clone(&session.clients);
+        assert_eq!(clients.count(), 1);
+        drop(session);
+        assert_eq!(clients.count(), 0);
     }
 }

@@ -6,8 +6,8 @@
 use std::ops::{Bound, Range};
 
 use super::Out;
+use super::keys::{damaged, key, key_text};
 use super::stored::push_value;
-use super::text::{damaged, key, key_text};
 use crate::Lookup;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::value_offset_bytes;

@@ -1,13 +1,12 @@
 //! Commands that read the values of given keys.
 
-use super::cold::must_wait_for_key;
+use super::keys::{key, number};
 use super::keyspace::type_name;
-use super::lookup::{LONE_LOOKUP_STEPS, TextLookup};
-use super::slots::Unrouted;
+use super::lookup::{LONE_LOOKUP_STEPS, TextLookup, must_wait_for_key};
+use super::runs::{Runs, Unrouted};
 use super::stored::{push_null, push_value};
-use super::text::{key, number};
 use super::work::{KeysOf, Outcome, Work, WorkStep};
-use super::{Counted, LOOKUP_STEPS, Out, gets};
+use super::{Counted, Out};
 use crate::Lookup;
 use crate::format::key::KeyKind;
 use crate::format::record::{ALIGN_BYTES, record_len_bytes};
@@ -126,22 +125,20 @@ pub(super) fn more_of_mget(
             ..RUN_LEN_MAX_BYTES => args.next().map(|text| (text, args.offset_bytes())),
             _ => None,
         };
+        let mut runs = Runs { store: lookup.store, version, routing: Unrouted, responses };
         let run = match lookup.store.key_kind() {
-            KeyKind::U64 => {
-                // A run ends before a foreign key.
-                let next = || next_text().and_then(|(text, end_bytes)| Some((number(text)?, end_bytes)));
-                gets::run(lookup.store, 0, next, version, Unrouted, responses)
-            }
-            KeyKind::Bytes => gets::run(lookup.store, &[][..], next_text, version, Unrouted, responses),
+            // A run ends before a foreign key.
+            KeyKind::U64 => runs.values(|| next_text().and_then(|(text, end_bytes)| Some((number(text)?, end_bytes)))),
+            KeyKind::Bytes => runs.values(next_text),
         };
         if run.count == 0 && !responses.cold().must_wait() {
             // The verification of blocks was interrupted. Another attempt in the same pass would change nothing.
             return WorkStep::Yield;
         }
-        counted.hits += run.hits() as u64;
+        counted.hits += run.hits as u64;
         counted.misses += run.misses as u64;
         *next_arg = run.end_bytes.max(run_start_bytes);
-        responses.steps().add(LOOKUP_STEPS * run.count);
+        responses.steps().add(run.steps);
         responses.steps().add_bytes(*next_arg - run_start_bytes);
         if responses.steps().is_pass_over() {
             return WorkStep::Yield;

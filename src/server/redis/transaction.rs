@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::clients::NOT_QUEUEING;
-use super::slots::{SlotOfKeys, SlotsOfTransaction};
+use super::keys::{SlotOfKeys, SlotsOfTransaction};
 use super::{Out, Session};
 use crate::protocol::resp::Command;
 use crate::protocol::resp::commands::{Id, Spec};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::slots::SlotOfKeys;
+use super::keys::SlotOfKeys;
 use crate::server::users::{User, UsersByName};
 
 /// The result of executing a command.

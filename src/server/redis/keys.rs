@@ -1,9 +1,10 @@
-//! Keys as text, and errors about text that is not a key.
+//! Keys as text, their slots, and errors about text that is not a key.
 //!
-//! In: text that a client sent, or keys of a table. Out: keys of the table's kind, or text. If a table's keys are
+//! In: text that a client sent, or keys of a table. Out: keys of the table's kind, text, or slots. If a table's keys are
 //! numbers, the text of a key is its decimal representation.
 
 use crate::format::key::{Key, KeyKind};
+use crate::slots::slot_of;
 use crate::store::LookupError;
 
 /// The maximum number of bytes of a client's text that an error quotes.
@@ -113,6 +114,65 @@ fn parse_digits(digits: u64) -> u64 {
     let high = (pairs & FOURS).wrapping_mul(100 + (1_000_000 << 32));
     let low = (pairs >> 16 & FOURS).wrapping_mul(1 + (10_000 << 32));
     high.wrapping_add(low) >> 32
+}
+
+const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+
+/// Returns whether a text begins with zeros that its number does not need.
+#[inline]
+pub(super) fn is_padded(text: &[u8]) -> bool {
+    matches!(text, [b'0', _, ..])
+}
+
+/// The slot of a command's keys.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SlotOfKeys(Option<u16>);
+
+impl SlotOfKeys {
+    /// Returns the slot, or `None` if there are no keys.
+    pub(super) fn get(self) -> Option<u16> {
+        self.0
+    }
+
+    /// Adds a key.
+    ///
+    /// # Errors
+    /// The text of the error reply, if the key has another slot than the others, or is not written as clients hash it.
+    pub(super) fn add(&mut self, kind: KeyKind, text: &[u8]) -> Result<(), String> {
+        if kind == KeyKind::U64 && is_padded(text) && number(text).is_some() {
+            return Err(format!(
+                "ERR {} is not a key of this cluster: write the number without leading zeros, because clients choose \
+                 the node by the text of the key",
+                quoted(text)
+            ));
+        }
+        self.add_slot(slot_of(Key::Bytes(text)))
+    }
+
+    fn add_slot(&mut self, slot: u16) -> Result<(), String> {
+        if *self.0.get_or_insert(slot) == slot { Ok(()) } else { Err(CROSS_SLOT.to_owned()) }
+    }
+}
+
+/// The slots of the commands of a transaction.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SlotsOfTransaction {
+    slot: SlotOfKeys,
+    /// Whether the commands have keys of several slots.
+    is_cross: bool,
+}
+
+impl SlotsOfTransaction {
+    /// Adds the slot of a command's keys.
+    pub(super) fn add(&mut self, slot: SlotOfKeys) {
+        self.is_cross |= slot.0.is_some_and(|slot| self.slot.add_slot(slot).is_err());
+    }
+
+    /// Adds the slots to those of EXEC.
+    pub(super) fn add_to(&self, slot: &mut SlotOfKeys) -> Result<(), String> {
+        *slot = self.slot;
+        if self.is_cross { Err(CROSS_SLOT.to_owned()) } else { Ok(()) }
+    }
 }
 
 #[cfg(test)]
