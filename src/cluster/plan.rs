@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use thiserror::Error;
 
-use super::document::{Health, NodeIndex, Role, TOPOLOGY_FORMAT, Topology, TopologyError, TopologyNode};
+use super::{Health, NodeIndex, Role, TOPOLOGY_FORMAT, Topology, TopologyError, TopologyNode};
 use crate::counted::counted;
 use crate::slot_set::SlotSet;
 use crate::slots::SLOT_COUNT;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::cluster::ClusterNode;
 use super::limits::Limits;
 use super::listen::listener::{Inherited, SocketAccess};
-use super::state::server::ForeignKeys;
+use super::state::ForeignKeys;
 use super::table::generations::{Plan, Source};
 use crate::DEFAULT_SOCKET;
 use crate::replace::ReplaceRules;

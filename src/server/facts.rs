@@ -10,12 +10,11 @@ use std::sync::atomic::Ordering;
 
 use super::cluster::{ClusterNode, View};
 use super::process::log_queue::LogQueue;
-use super::state::server::ServerState;
-use super::stats::counters::{Distribution, REQUESTS_NAMES, STATUS_NAMES, Sums, UNKNOWN_OP};
-use super::stats::statistics::{CUTS_PREFIX, TotalCounts};
+use super::state::ServerState;
+use super::stats::{CUTS_PREFIX, Distribution, REQUESTS_NAMES, STATUS_NAMES, Sums, TotalCounts, UNKNOWN_OP};
 use super::table::generations::Generation;
 use super::table::published::PublishedFacts;
-use super::turns::steps::STEP_LEN_BYTES;
+use super::turns::STEP_LEN_BYTES;
 use crate::Lookup;
 use crate::excerpt::excerpt;
 use crate::format::checksum::BLOCK_LEN_BYTES;

@@ -12,18 +12,18 @@
 //! 3. `cluster`, `table`: the cluster that this server is a node of; the served table and its generations
 //! 4. `users`: names, passwords, and permissions
 //! 5. `clients`: the state of connected clients, and the rules that disconnect them
-//! 6. `state`: the state that threads share
+//! 6. `cold_reads`, `state`: threads that read from the disk; the state that threads share
 //! 7. `tls`: encrypted connections
 //! 8. `responses`, `facts`: responses, and what the server reports about itself
 //! 9. `native`, `redis`: the two protocols
 //! 10. `connection`, `worker`: reads requests and sends responses
-//! 11. `error`, `listen`, `config`, `metrics`: sockets and configuration
+//! 11. `listen`, `config`, `metrics`: sockets and configuration
 
 mod clients;
 mod cluster;
+mod cold_reads;
 mod config;
 mod connection;
-mod error;
 mod facts;
 mod limits;
 mod listen;
@@ -65,10 +65,10 @@ use crate::store::survive_bus_errors;
 #[doc(hidden)]
 pub use cluster::{ClusterError, ClusterNode};
 pub use config::{Check, Config, SPIN};
-pub use error::ServerError;
 pub use limits::Limits;
 use limits::OtherSockets;
-use listen::accept::Acceptor;
+use listen::Acceptor;
+pub use listen::ServerError;
 #[doc(hidden)]
 pub use listen::listener::Inherited;
 pub use listen::listener::SocketAccess;
@@ -77,17 +77,17 @@ use listen::listener::{Listener, PeerFilter};
 pub use metrics::MetricsAddress;
 #[doc(hidden)]
 pub use native::answer_requests;
+use process::Notifier;
 #[doc(hidden)]
 pub use process::log_queue::LogQueue;
 #[doc(hidden)]
-pub use process::priority::lower_priority;
-use process::service::Notifier;
+pub use process::lower_priority;
 #[doc(hidden)]
 pub use responses::Responses;
 #[doc(hidden)]
-pub use state::server::ForeignKeys;
-use state::server::{ServerState, Settings};
-use stats::statistics::Statistics;
+pub use state::ForeignKeys;
+use state::{ServerState, Settings};
+use stats::Statistics;
 pub use table::generations::Control;
 #[doc(hidden)]
 pub use table::generations::OpenError;
@@ -364,7 +364,7 @@ impl Sockets {
     ) -> io::Result<()> {
         let (liveness, main) = (&state.liveness, &state.liveness.main);
         let (table, residency) = (Arc::clone(&state.table), Arc::clone(&state.residency));
-        tokio::spawn(state::server::watch(table, residency, Arc::clone(&liveness.residency)));
+        tokio::spawn(state::watch(table, residency, Arc::clone(&liveness.residency)));
         let following = Arc::clone(state);
         tokio::spawn(async move { following.liveness.main.keep(|| follow_users(&following)).await });
         if let Some(node) = &state.settings.source.cluster {

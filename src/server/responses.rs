@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::turns::steps::{PASS_STEPS_MAX, Steps};
+use super::turns::{PASS_STEPS_MAX, Steps};
 use crate::format::OwnedKey;
 use crate::format::key::Key;
 use crate::format::record::SHORT_MAX_BYTES;

@@ -18,9 +18,8 @@ use tracing::{debug, warn};
 use super::connection::Connections;
 use super::process::liveness::Thread;
 use super::redis;
-use super::sockets::peer::Peer;
-use super::state::server::ServerState;
-use super::state::worker::WorkerState;
+use super::sockets::Peer;
+use super::state::{ServerState, WorkerState};
 #[cfg(feature = "tls")]
 use super::tls::{TlsSession, TlsStream};
 

@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex};
 
 use tracing::warn;
 
-use super::activity::Activity;
+use super::Activity;
 use super::registry::Registry;
 use crate::server::process::log_queue::LogLimit;
 use crate::server::sockets::memory::SocketMemory;
-use crate::server::stats::statistics::Totals;
+use crate::server::stats::Totals;
 use crate::setting::Setting;
 use crate::sync::unpoisoned;
 
@@ -302,7 +302,7 @@ mod tests {
 
     use super::*;
     use crate::server::limits::Limits;
-    use crate::server::sockets::peer::Peer;
+    use crate::server::sockets::Peer;
     use crate::server::users::Users;
 
     /// Returns a registry with one connection for each number of bytes in `held`, and the activities of these

@@ -15,12 +15,12 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
-use super::activity::Activity;
+use super::Activity;
 use super::timeouts::{Observed, Reason, TICK, Timeouts};
 use crate::server::limits::Limits;
+use crate::server::sockets::Peer;
 use crate::server::sockets::memory::disconnect_number;
-use crate::server::sockets::peer::Peer;
-use crate::server::stats::statistics::Totals;
+use crate::server::stats::Totals;
 use crate::server::users::Users;
 use crate::sync::unpoisoned;
 
@@ -261,7 +261,7 @@ fn due(registered: &mut Registered, reason: &mut impl FnMut(&mut Registered) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::clients::activity::Waits;
+    use crate::server::clients::Waits;
 
     /// A registry with connections whose tasks wait forever, and the runtime of the tasks.
     struct TestRegistry {

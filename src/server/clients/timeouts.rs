@@ -7,9 +7,9 @@ use std::num::NonZeroU32;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use super::activity::{Activity, Waits};
+use super::{Activity, Waits};
 use crate::server::limits::Limits;
-use crate::server::stats::statistics::Totals;
+use crate::server::stats::Totals;
 use crate::setting::Setting;
 
 /// The time between two checks of the connections, and the unit of time in this file. Time is measured by counting
@@ -174,7 +174,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::server::sockets::peer::Peer;
+    use crate::server::sockets::Peer;
 
     fn timeouts(idle_s: u64, stall_s: u64, drain_rate_min_bytes_per_s: u64) -> Timeouts {
         let (idle_timeout, stall_timeout) = (Duration::from_secs(idle_s), Duration::from_secs(stall_s));

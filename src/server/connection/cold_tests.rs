@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 use super::*;
 use crate::bake::{Keys, Options, bake_csv};
 use crate::protocol::native::{Op, RangeHeader, Request, ResponseHeader, Status, push_long, range_flags};
-use crate::server::state::worker::tests::worker_over;
+use crate::server::state::tests::worker_over;
 use crate::server::{Config, worker};
 use crate::store::OpenOptions;
 

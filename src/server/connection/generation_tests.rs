@@ -11,7 +11,7 @@ use super::tests::connections_over;
 use super::*;
 use crate::bake::{Options, bake_csv};
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request};
-use crate::server::stats::counters::Sums;
+use crate::server::stats::Sums;
 
 const VALUE_LEN_BYTES: usize = 300;
 const RESPONSE_LEN_BYTES: usize = RESPONSE_HEADER_LEN_BYTES + VALUE_LEN_BYTES;

@@ -14,8 +14,8 @@ use super::turn_tests::{PIPELINE_LEN_BYTES, TURNS_BETWEEN_MAX, Used, serve, serv
 use super::*;
 use crate::bake::{Keys, Options, bake_csv};
 use crate::protocol::native::{Op, Request, ResponseHeader, Status, push_long, range_flags};
-use crate::server::stats::counters::REDIS;
-use crate::server::turns::steps::TURN_STEPS_MAX;
+use crate::server::stats::REDIS;
+use crate::server::turns::TURN_STEPS_MAX;
 
 /// The length of a value whose verification takes about 100,000 steps.
 const LONG_LEN_BYTES: usize = 32 << 20;

@@ -44,22 +44,19 @@ use tokio::task::yield_now;
 use tokio::time::{Sleep, sleep, sleep_until};
 use tracing::{debug, error, warn};
 
-use super::clients::activity::Waits;
+use super::clients::Waits;
 use super::clients::memory::written_bytes;
+use super::cold_reads::ColdWait;
 use super::limits::Limits;
 use super::process::newest_tasks::Place;
 use super::process::panics;
 use super::redis;
 use super::responses::{Piece, Responses, Unsent, need_store};
 use super::sockets::memory::SocketMemory;
-use super::sockets::peer::Peer;
-use super::sockets::stream::{ClientStream, is_too_many, poll_send};
-use super::state::cold_reads::ColdWait;
-use super::state::server::ServerState;
-use super::state::worker::{ConnectionContext, WorkerState};
+use super::sockets::{ClientStream, Peer, is_too_many, poll_send};
+use super::state::{ConnectionContext, ServerState, WorkerState};
 use super::table::generations::PinnedGeneration;
-use super::turns::pass::{READ_LEN_BYTES, Then};
-use super::turns::steps::{PASS_STEPS_MAX, TURN_STEPS_MAX};
+use super::turns::{PASS_STEPS_MAX, READ_LEN_BYTES, TURN_STEPS_MAX, Then};
 use crate::direct::Waiter;
 use crate::setting::Setting;
 use protocol::Protocol;
@@ -1097,7 +1094,7 @@ impl Turn {
 
     pub(super) fn use_pass(&mut self, taken_bytes: usize, steps: usize) {
         #[cfg(test)]
-        super::turns::steps::USED_ON_THREAD.set(super::turns::steps::USED_ON_THREAD.get() + steps);
+        super::turns::USED_ON_THREAD.set(super::turns::USED_ON_THREAD.get() + steps);
         self.bytes = self.bytes.saturating_sub(taken_bytes);
         self.passes = self.passes.saturating_sub(1);
         self.steps = self.steps.saturating_sub(steps);

@@ -13,7 +13,7 @@ use super::tests::connections_over;
 use super::*;
 use crate::bake::{Options, bake_csv};
 use crate::protocol::native::{Op, Request};
-use crate::server::sockets::stream::Descriptors;
+use crate::server::sockets::Descriptors;
 
 /// A stream that panics after `calls_left` calls, and sends at most 5000 bytes per call.
 struct PanickingStream {

@@ -10,11 +10,10 @@ use crate::server::limits::Limits;
 use crate::server::native;
 use crate::server::redis::{self, Session};
 use crate::server::responses::Responses;
-use crate::server::state::worker::ConnectionContext;
-use crate::server::stats::counters::Tally;
+use crate::server::state::ConnectionContext;
+use crate::server::stats::Tally;
 use crate::server::table::generations::Generation;
-use crate::server::turns::pass::{Pass, Then};
-use crate::server::turns::steps::VERIFICATION_WORK_MAX;
+use crate::server::turns::{Pass, Then, VERIFICATION_WORK_MAX};
 use crate::setting::Setting;
 use crate::store::VerificationLimit;
 

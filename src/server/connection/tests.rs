@@ -17,7 +17,7 @@ use super::*;
 use crate::bake::{Options, bake_csv};
 use crate::protocol::native::{Op, Request, ResponseHeader};
 use crate::server::Config;
-use crate::server::state::worker::tests::worker_over;
+use crate::server::state::tests::worker_over;
 
 /// Returns the [`Connections`] of a server that serves a file with one worker.
 pub(super) fn connections_over(db: &Path) -> Connections {

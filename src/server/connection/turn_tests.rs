@@ -15,7 +15,7 @@ use super::*;
 use crate::Lookup;
 use crate::bake::{Keys, Options, bake_csv};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id};
-use crate::server::turns::steps::USED_ON_THREAD;
+use crate::server::turns::USED_ON_THREAD;
 
 /// The maximum number of steps of a turn. A turn can exceed `TURN_STEPS_MAX`, because a pass ends only after the
 /// command that exceeds `PASS_STEPS_MAX`, and one command with the longest arguments takes many thousands of steps.

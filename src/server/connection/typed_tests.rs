@@ -11,7 +11,7 @@ use super::*;
 use crate::bake::{Column, Keys, Options, TypedColumns, bake_csv, parse_types};
 use crate::protocol::native::{Op, Request, push_long};
 use crate::server::Config;
-use crate::server::state::worker::tests::worker_over;
+use crate::server::state::tests::worker_over;
 use crate::typed::COLUMN_COUNT_MAX;
 
 /// Bakes rows of CSV, whose fields are the key and the columns of these types.

@@ -18,15 +18,14 @@ use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 use zerocopy::IntoBytes;
 
-use super::accept::ACCEPT_RETRY;
 use super::listener::{Exposure, listen_on_tcp};
+use super::{ACCEPT_RETRY, ServerError};
 use crate::protocol::native::{ResponseHeader, Status};
-use crate::server::error::ServerError;
 use crate::server::limits::handshakes_max;
 use crate::server::process::log_queue::LogLimit;
 use crate::server::process::newest_tasks::NewestTasks;
-use crate::server::state::server::ServerState;
-use crate::server::stats::statistics::Statistics;
+use crate::server::state::ServerState;
+use crate::server::stats::Statistics;
 use crate::server::tls::{Certificates, HandshakeError, TlsConfig, handshake};
 use crate::server::worker::Accepted;
 use crate::setting::Setting;

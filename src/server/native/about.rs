@@ -14,8 +14,8 @@ use crate::protocol::native::{
 };
 use crate::server::facts::{self, Snapshot};
 use crate::server::responses::Responses;
-use crate::server::state::worker::ConnectionContext;
-use crate::server::stats::counters::Tally;
+use crate::server::state::ConnectionContext;
+use crate::server::stats::Tally;
 use crate::server::table::generations::Generation;
 
 /// The maximum number of requests about the server in a pass.
@@ -125,9 +125,9 @@ mod tests {
     use super::super::columns::Selection;
     use super::*;
     use crate::bake::{Options, bake_csv};
-    use crate::server::sockets::peer::Peer;
-    use crate::server::state::worker::tests::worker_over;
-    use crate::server::turns::pass::{Pass, Then};
+    use crate::server::sockets::Peer;
+    use crate::server::state::tests::worker_over;
+    use crate::server::turns::{Pass, Then};
     use crate::server::{Config, native};
 
     #[test]

@@ -15,8 +15,8 @@ use crate::format::key::{Key, LookupKey};
 use crate::format::record::value_of_response;
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, SelectHeader, Status};
 use crate::server::responses::Responses;
-use crate::server::stats::counters::Tally;
-use crate::server::turns::pass::RUN_REQUESTS_MAX;
+use crate::server::stats::Tally;
+use crate::server::turns::RUN_REQUESTS_MAX;
 use crate::store::{Found, Store};
 use crate::typed::{COLUMN_COUNT_MAX, Projection, Schema, TypedRow};
 

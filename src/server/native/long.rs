@@ -10,7 +10,7 @@ use crate::Lookup;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::native::{LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, Status, long_len_bytes};
 use crate::server::responses::Responses;
-use crate::server::stats::counters::Tally;
+use crate::server::stats::Tally;
 use crate::store::{ColdLookup, Found, LookupError, RangeLookup, Store};
 
 /// The maximum number of long requests that are looked up together.

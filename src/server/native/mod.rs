@@ -17,10 +17,10 @@ use zerocopy::FromBytes;
 
 use super::cluster::{ClusterNode, View};
 use super::responses::Responses;
-use super::state::worker::ConnectionContext;
-use super::stats::counters::Tally;
+use super::state::ConnectionContext;
+use super::stats::Tally;
 use super::table::generations::Generation;
-use super::turns::pass::{Pass, RUN_REQUESTS_MAX, Then};
+use super::turns::{Pass, RUN_REQUESTS_MAX, Then};
 use crate::cluster::SlotSet;
 use crate::format::key::Key;
 use crate::protocol::native::{Op, OpKind, REQUEST_LEN_BYTES, Request, Status};

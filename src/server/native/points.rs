@@ -9,9 +9,8 @@ use crate::Lookup;
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
 use crate::server::responses::{Appender, Responses};
-use crate::server::stats::counters::Tally;
-use crate::server::turns::pass::RUN_REQUESTS_MAX;
-use crate::server::turns::steps::Steps;
+use crate::server::stats::Tally;
+use crate::server::turns::{RUN_REQUESTS_MAX, Steps};
 use crate::store::{ColdLookup, Found, ShortAnswer, Store, Visitor, is_verification_interrupted};
 
 /// Appends the responses to 16-byte Get and Exists requests, and an Error for each 16-byte request with an unknown op.

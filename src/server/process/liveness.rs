@@ -12,8 +12,7 @@ use std::time::Duration;
 use tracing::{error, warn};
 
 use super::log_queue::LogLimit;
-use super::panics;
-use super::service::Notifier;
+use super::{Notifier, panics};
 use crate::counted::counted;
 use crate::sync::unpoisoned;
 

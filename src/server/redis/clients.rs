@@ -19,11 +19,11 @@ use super::work::{Filters, Kill, Killing, List, Listed, LongListPermit, Outcome,
 use crate::counted::counted;
 use crate::protocol::resp::commands::{COMMANDS, Id, Spec};
 use crate::protocol::resp::{Args, Reply, Version, integer};
-use crate::server::clients::activity::{Activity, Waits};
 use crate::server::clients::registry::Registry;
+use crate::server::clients::{Activity, Waits};
 use crate::server::process::log_queue::LogLimit;
-use crate::server::sockets::peer::Peer;
-use crate::server::state::server::{ServerState, Settings};
+use crate::server::sockets::Peer;
+use crate::server::state::{ServerState, Settings};
 use crate::server::users::Users;
 use crate::sync::unpoisoned;
 
@@ -525,7 +525,7 @@ impl Kill {
 mod tests {
     use super::*;
     use crate::server::limits::Limits;
-    use crate::server::sockets::peer::Peer;
+    use crate::server::sockets::Peer;
     use crate::server::users::Users;
 
     #[test]

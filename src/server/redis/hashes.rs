@@ -485,7 +485,7 @@ mod tests {
     use super::*;
     use crate::protocol::resp::Reply;
     use crate::server::responses::Responses;
-    use crate::server::turns::steps::PASS_STEPS_MAX;
+    use crate::server::turns::PASS_STEPS_MAX;
     use crate::typed::{ElementType, List, RowEncoder, Schema, Value, write_text};
 
     /// Returns the fields of a schema with these columns.

@@ -17,7 +17,7 @@ use crate::protocol::resp::commands::Spec;
 use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES, integer};
 use crate::server::cluster::ClusterNode;
 use crate::server::facts::{self, Snapshot, VERSION};
-use crate::server::state::server::ServerState;
+use crate::server::state::ServerState;
 
 /// The version of Redis whose replies this server imitates. Clients check this version.
 pub(super) const REDIS_VERSION: &str = "7.0.15";

@@ -12,7 +12,7 @@ use crate::format::key::{Key, KeyKind};
 use crate::protocol::resp::commands::{Id, resolve};
 use crate::protocol::resp::{Args, Command, Glob, PART_LEN_MAX_BYTES, Reply, Sink, integer};
 use crate::server::responses::Responses;
-use crate::server::turns::steps::Steps;
+use crate::server::turns::Steps;
 use crate::slots::slot_of;
 use crate::store::{ColdLookup, PageLimits, Prefetched, RangeEnd, RangeLookup, Rows, Side, Store, prefix_end};
 use crate::typed::Schema;

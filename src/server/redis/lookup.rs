@@ -12,7 +12,7 @@ use crate::format::record::value_of_response;
 use crate::protocol::resp::Command;
 use crate::protocol::resp::commands::{Id, resolve};
 use crate::server::responses::Responses;
-use crate::server::state::server::ForeignKeys;
+use crate::server::state::ForeignKeys;
 use crate::setting::Setting;
 use crate::store::{ColdLookup, Found, Side, Store};
 

@@ -31,12 +31,12 @@ use std::sync::atomic::Ordering;
 
 use tracing::warn;
 
-use super::clients::activity::Activity;
+use super::clients::Activity;
 use super::responses::Responses;
-use super::sockets::peer::Peer;
-use super::state::worker::{ConnectionContext, WorkerState};
+use super::sockets::Peer;
+use super::state::{ConnectionContext, WorkerState};
 use super::table::generations::Generation;
-use super::turns::pass::{Pass, Then};
+use super::turns::{Pass, Then};
 use super::users::{Access, Attempts};
 use crate::protocol::resp::{Command, ParseProgress, Parsed, Reply, Sink, Version, parse};
 use crate::setting::Setting;
@@ -479,7 +479,7 @@ mod tests {
     use super::*;
     use crate::bake::{Options, bake_csv};
     use crate::server::Config;
-    use crate::server::state::worker::tests::worker_over;
+    use crate::server::state::tests::worker_over;
 
     /// Returns a session on a table with this many rows, its worker, and the folder of the file.
     pub(super) fn session(rows: usize) -> (tempfile::TempDir, Arc<WorkerState>, Session) {

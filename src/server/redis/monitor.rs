@@ -16,10 +16,10 @@ use tracing::warn;
 use super::{Out, Session};
 use crate::protocol::resp::Command;
 use crate::protocol::resp::commands::{Id, Spec};
-use crate::server::clients::activity::Activity;
+use crate::server::clients::Activity;
 use crate::server::clients::registry::Registry;
 use crate::server::process::log_queue::LogLimit;
-use crate::server::stats::statistics::Totals;
+use crate::server::stats::Totals;
 use crate::sync::unpoisoned;
 
 /// The maximum number of monitors.
@@ -295,7 +295,7 @@ fn push_escaped(bytes: &[u8], out: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::server::limits::Limits;
-    use crate::server::sockets::peer::Peer;
+    use crate::server::sockets::Peer;
     use crate::server::users::Users;
 
     fn monitors() -> (Arc<Registry>, Monitors, Arc<Monitor>) {

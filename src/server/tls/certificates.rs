@@ -18,7 +18,7 @@ use tracing::{error, info, warn};
 
 use super::TlsConfig;
 use crate::config_file::{self, PEM_LEN_MAX_BYTES};
-use crate::server::stats::statistics::{Statistics, TlsStatus};
+use crate::server::stats::{Statistics, TlsStatus};
 use crate::server::table::generations::FileVersion;
 use crate::sync::unpoisoned;
 

@@ -18,8 +18,8 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptErr
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::server::sockets::stream::{ClientStream, Descriptors};
-use crate::server::turns::pass::READ_LEN_BYTES;
+use crate::server::sockets::{ClientStream, Descriptors};
+use crate::server::turns::READ_LEN_BYTES;
 
 /// The maximum length of plaintext that is encrypted at a time: four records.
 const CHUNK_LEN_BYTES: usize = 64 << 10;

@@ -9,13 +9,11 @@
 mod access;
 mod parse;
 mod permissions;
-mod reload;
 mod requirements;
 mod table;
 
 pub(super) use access::{Access, Attempts, Denied, LoginFailed};
 pub use parse::UsersError;
 pub(super) use permissions::{CATEGORIES, User};
-pub(super) use reload::watch;
 pub(super) use requirements::{KeysNeeded, OpNeeds, keys_of_command, needs_of_op};
-pub(super) use table::{Users, UsersByName};
+pub(super) use table::{Users, UsersByName, watch};

@@ -1,4 +1,4 @@
-//! The users of a server, and their replacement when the users file changes.
+//! The users of a server, and their replacement when the users file changes or a reload is requested.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -6,16 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::sync::{Notify, watch};
 use tracing::{error, info, warn};
 
 use super::parse::{FILE_LEN_MAX_BYTES, UsersError, parse};
 use super::permissions::User;
 use crate::config_file;
 use crate::counted::counted;
+use crate::server::process::liveness::Thread;
 use crate::server::process::log_queue::LogLimit;
-use crate::server::sockets::peer::Peer;
-use crate::server::stats::statistics::Totals;
-use crate::server::table::generations::FileVersion;
+use crate::server::sockets::Peer;
+use crate::server::stats::{Statistics, Totals};
+use crate::server::table::generations::{FileVersion, FolderWatch};
 use crate::sync::unpoisoned;
 
 /// The maximum number of bytes of a user's name in a log line.
@@ -197,6 +199,55 @@ fn read(path: &Path) -> Result<BTreeMap<String, User>, UsersError> {
         warn!("{}: {exposure}", path.display());
     }
     Ok(users)
+}
+
+/// The time after which the file is checked again if no notification arrives.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// Follows the users file until the runtime ends. Reads the file again when `reloads` announces a request and, if
+/// `is_watching`, when the file changes. Calls `on_change` each time the users are replaced. Another thread watches the
+/// file's folder; `thread` records whether that thread is alive.
+pub(in crate::server) async fn watch(
+    users: Arc<Users>,
+    statistics: Arc<Statistics>,
+    mut reloads: watch::Receiver<()>,
+    is_watching: bool,
+    thread: Arc<Thread>,
+    on_change: impl Fn(),
+) {
+    let Some(path) = users.path() else { return };
+    let changed = Arc::new(Notify::new());
+    let notify = Arc::clone(&changed);
+    let _folder_watch = is_watching.then(|| {
+        FolderWatch::new(path, &thread, move || notify.notify_one()).inspect_err(|error| {
+            let every_s = CHECK_EVERY.as_secs();
+            warn!("{}: cannot be watched: {error}: it is checked every {every_s} s instead", path.display());
+        })
+    });
+    let mut wait = CHECK_EVERY;
+    loop {
+        let is_requested = tokio::select! {
+            request = reloads.changed() => match request {
+                Ok(()) => true,
+                Err(_) => return,
+            },
+            () = changed.notified() => false,
+            () = tokio::time::sleep(wait), if is_watching => false,
+        };
+        wait = CHECK_EVERY;
+        if !is_requested && let Some(unsettled) = users.unsettled() {
+            // A process may still be writing to the file.
+            wait = unsettled;
+            continue;
+        }
+        let (users, statistics) = (Arc::clone(&users), Arc::clone(&statistics));
+        // A slow file system must not delay new connections.
+        match tokio::task::spawn_blocking(move || users.reload(is_requested, &statistics.totals)).await {
+            Ok(true) => on_change(),
+            Ok(false) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -15,10 +15,10 @@ use std::thread::{self, JoinHandle};
 
 use tracing::{error, warn};
 
+use super::process::log_queue::LogLimit;
+use super::process::panics;
+use super::table::generations::PinnedGeneration;
 use crate::format::OwnedKey;
-use crate::server::process::log_queue::LogLimit;
-use crate::server::process::panics;
-use crate::server::table::generations::PinnedGeneration;
 use crate::store::ColdLookup;
 use crate::sync::unpoisoned;
 
@@ -59,16 +59,16 @@ impl Batch {
 }
 
 /// A connection's wait for the pages of its lookups. Dropping it cancels the reads that have not begun.
-pub(in crate::server) struct ColdWait(Arc<Batch>);
+pub(super) struct ColdWait(Arc<Batch>);
 
 impl ColdWait {
     /// Returns the number of lookups.
-    pub(in crate::server) fn lookup_count(&self) -> usize {
+    pub(super) fn lookup_count(&self) -> usize {
         self.0.lookups.len()
     }
 
     /// Returns `Ready` once the pages of all lookups were read. Otherwise, wakes the task when they are.
-    pub(in crate::server) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
         *unpoisoned(&self.0.waker) = Some(cx.waker().clone());
         // The waker is stored before the count is read. Otherwise, the last read could finish in between, and nobody
         // would wake the task.
@@ -159,18 +159,14 @@ impl Shared {
 
 /// The threads that read pages for all workers of a server. They are started when the first lookup waits for the disk.
 #[derive(Default)]
-pub(in crate::server) struct ColdReads {
+pub(super) struct ColdReads {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl ColdReads {
     /// Begins to read the pages of lookups in a generation.
-    pub(in crate::server) fn begin(
-        &self,
-        generation: PinnedGeneration,
-        lookups: Vec<ColdLookup<OwnedKey>>,
-    ) -> ColdWait {
+    pub(super) fn begin(&self, generation: PinnedGeneration, lookups: Vec<ColdLookup<OwnedKey>>) -> ColdWait {
         let left = if self.start() { lookups.len() } else { 0 };
         let batch = Arc::new(Batch {
             generation,
@@ -210,25 +206,25 @@ impl ColdReads {
 
     /// Makes all reads wait until the result is dropped.
     #[cfg(all(test, feature = "bake"))]
-    pub(in crate::server) fn delay(&self) -> std::sync::MutexGuard<'_, ()> {
+    pub(super) fn delay(&self) -> std::sync::MutexGuard<'_, ()> {
         unpoisoned(&self.shared.slow_disk)
     }
 
     /// Returns whether lookups wait for the threads, or threads read.
     #[cfg(all(test, feature = "bake"))]
-    pub(in crate::server) fn is_reading(&self) -> bool {
+    pub(super) fn is_reading(&self) -> bool {
         let queue = unpoisoned(&self.shared.queue);
         !queue.batches.is_empty() || queue.idle_threads < unpoisoned(&self.threads).len()
     }
 
     /// Returns the number of threads that run.
     #[cfg(all(test, feature = "bake"))]
-    pub(in crate::server) fn thread_count(&self) -> usize {
+    pub(super) fn thread_count(&self) -> usize {
         Arc::strong_count(&self.shared) - 1
     }
 
     /// Ends the threads, and waits until they have ended. Later reads are left to the lookups.
-    pub(in crate::server) fn stop(&self) {
+    pub(super) fn stop(&self) {
         unpoisoned(&self.shared.queue).is_stopping = true;
         self.shared.changed.notify_all();
         for thread in std::mem::take(&mut *unpoisoned(&self.threads)) {

@@ -23,8 +23,8 @@ use rustix::process::{Gid, Uid, geteuid};
 use tokio::net::UnixStream;
 use tracing::warn;
 
+use super::ServerError;
 use crate::folder::Folder;
-use crate::server::error::ServerError;
 use crate::server::process::log_queue::LogLimit;
 use crate::setting::Setting;
 

@@ -1,4 +1,0 @@
-//! Counters of each worker, and of the whole server.
-
-pub(super) mod counters;
-pub(super) mod statistics;
