@@ -6,18 +6,14 @@
 mod describe;
 mod refusal;
 mod table;
-mod unsupported;
-mod writes;
-
-pub use describe::{docs, help, info};
-pub use refusal::{Refusal, is_http};
-pub use table::{COMMANDS, Id};
-pub use unsupported::is_unsupported_name;
-pub use writes::{is_write_name, write_name};
 
 use std::ops::Range;
 
 use super::Command;
+pub use describe::{docs, help, info};
+pub use refusal::{Refusal, is_http, is_unsupported_name, is_write_name, write_name};
+use refusal::{unsupported_reason, write_refusal};
+pub use table::{COMMANDS, Id};
 
 /// The names of [`COMMANDS`] as numbers, so that looking a command up compares numbers instead of byte strings. 0
 /// stands for a name that is too long for a number.
@@ -158,7 +154,7 @@ pub fn resolve<'a>(command: &Command<'a>) -> Result<&'static Spec, Refusal<'a>> 
     let mut args = command.args();
     let name = args.next().unwrap_or_default();
     let Some(mut spec) = find(name) else {
-        return Err(writes::refusal(command).or_else(|| unsupported(command)).unwrap_or(Refusal::Unknown(*command)));
+        return Err(write_refusal(command).or_else(|| unsupported(command)).unwrap_or(Refusal::Unknown(*command)));
     };
     if !spec.subcommands.is_empty()
         && let Some(subcommand) = args.next()
@@ -175,7 +171,7 @@ pub fn resolve<'a>(command: &Command<'a>) -> Result<&'static Spec, Refusal<'a>> 
 }
 
 fn unsupported<'a>(command: &Command<'a>) -> Option<Refusal<'a>> {
-    unsupported::reason(command).map(Refusal::Unsupported)
+    unsupported_reason(command).map(Refusal::Unsupported)
 }
 
 /// Returns the name in lower case, padded with zero bytes, as one number. Returns `None` if the name is longer than 16

@@ -1,9 +1,12 @@
 //! Errors for commands that the server does not execute. If Redis has the same error, the text is Redis's text.
+//!
+//! Commands that write data in Redis and commands that the server does not support have errors of their own. `COMMAND`
+//! does not list the latter, so that clients can find out that they are not supported.
 
 use std::fmt;
 
 use super::super::Command;
-use super::Spec;
+use super::{Spec, accepts};
 
 /// An error quotes at most this many bytes of a name, and at most this many bytes of all arguments together.
 const QUOTED_LEN_MAX_BYTES: usize = 128;
@@ -98,6 +101,133 @@ fn unknown(command: &Command) -> Vec<u8> {
 fn quoted(text: &[u8], len_max: usize) -> &[u8] {
     let text = &text[..text.len().min(len_max)];
     text.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+const SUBSCRIBE: &str = "ERR subscriptions are not supported: the table is read-only, so nothing is ever published: to \
+                         notice a new table, poll ZKV.GENERATION, or execute WATCH, MULTI, and EXEC";
+const PUBLISH: &str = "ERR publishing is not supported: the table is read-only, and no client can subscribe: send \
+                       messages through another server";
+const SCRIPT: &str = "ERR scripts and functions are not supported: the server only looks up rows and has no \
+                      interpreter: send the reads of the script in a pipeline, or between MULTI and EXEC";
+const STRING: &str = "ERR this command is not supported: read the value with GET, and compute the result in the client";
+const OTHER_TYPE: &str = "WRONGTYPE a table has only strings, or hashes if it has columns: read its rows with GET or \
+                          HGETALL";
+const TOPOLOGY: &str = "ERR the topology of a cluster comes from a document: change the document instead";
+
+/// The names of the unsupported commands and subcommands, each with the text of its error. The error of a command also
+/// applies to its subcommands.
+#[rustfmt::skip]
+const UNSUPPORTED: &[(&[&str], &str)] = &[
+    (&["subscribe", "psubscribe", "ssubscribe", "pubsub"], SUBSCRIBE),
+    (&["publish", "spublish"], PUBLISH),
+    (&["eval", "eval_ro", "evalsha", "evalsha_ro", "script", "fcall", "fcall_ro", "function"], SCRIPT),
+    (&["geodist", "geohash", "geopos", "georadius_ro", "georadiusbymember_ro", "geosearch", "lindex", "llen", "lpos",
+        "lrange", "pfcount", "scard", "sdiff", "sinter", "sintercard", "sismember", "smembers", "smismember", "sort_ro",
+        "srandmember", "sscan", "sunion", "xinfo", "xlen", "xpending", "xrange", "xread", "xrevrange", "zcard", "zcount",
+        "zdiff", "zinter", "zintercard", "zlexcount", "zmscore", "zrandmember", "zrange", "zrangebylex", "zrangebyscore",
+        "zrank", "zrevrange", "zrevrangebylex", "zrevrangebyscore", "zrevrank", "zscan", "zscore", "zunion"], OTHER_TYPE),
+    (&["bitcount", "bitfield_ro", "bitpos", "dump", "lcs", "substr"], STRING),
+    (&["cluster|addslots", "cluster|addslotsrange", "cluster|bumpepoch", "cluster|delslots", "cluster|delslotsrange",
+        "cluster|failover", "cluster|flushslots", "cluster|forget", "cluster|meet", "cluster|replicate", "cluster|reset",
+        "cluster|saveconfig", "cluster|set-config-epoch", "cluster|setslot"], TOPOLOGY),
+    (&["config|set"], "ERR settings cannot be changed while the server runs: restart kv_store with other options"),
+    (&["config|resetstat"], "ERR counters cannot be reset, because several tools can read them at the same time: \
+        subtract an earlier value, or restart kv_store"),
+    (&["config|rewrite"], "ERR the server has no configuration file: its settings are the options of kv_store"),
+    (&["client|pause"], "ERR clients cannot be paused: the table is read-only, so there are no writes to stop"),
+    (&["client|reply"], "ERR replies cannot be turned off: the table is read-only, so a command without a reply has no \
+        effect: receive and discard the replies"),
+    (&["client|tracking"], "ERR the server sends no invalidation messages: a cached row stays valid until the generation \
+        changes: poll ZKV.GENERATION"),
+];
+
+/// Returns whether the command or subcommand with this name is unsupported. The name must be in lower case.
+pub fn is_unsupported_name(name: &[u8]) -> bool {
+    UNSUPPORTED.iter().any(|(names, _)| names.iter().any(|listed| listed.as_bytes() == name))
+}
+
+/// Returns the text of the error for an unsupported command. Returns `None` for other commands.
+pub(super) fn unsupported_reason(command: &Command<'_>) -> Option<&'static str> {
+    let mut args = command.args();
+    let (name, subcommand) = (args.next()?, args.next());
+    let is_named = |listed: &str| match listed.split_once('|') {
+        None => name.eq_ignore_ascii_case(listed.as_bytes()),
+        Some((container, own_name)) => {
+            name.eq_ignore_ascii_case(container.as_bytes())
+                && subcommand.is_some_and(|subcommand| subcommand.eq_ignore_ascii_case(own_name.as_bytes()))
+        }
+    };
+    let found = UNSUPPORTED.iter().find(|(names, _)| names.iter().any(|listed| is_named(listed)));
+    found.map(|(_, reason)| *reason)
+}
+
+/// The commands that `COMMAND` of Redis 7.0 flags as `write`, sorted, each with its arity: see
+/// [`Spec::arity`](super::Spec::arity).
+#[rustfmt::skip]
+const WRITES: &[(&str, i32)] = &[
+    ("append", 3), ("bitfield", -2), ("bitop", -4), ("blmove", 6), ("blmpop", -5), ("blpop", -3), ("brpop", -3),
+    ("brpoplpush", 4), ("bzmpop", -5), ("bzpopmax", -3), ("bzpopmin", -3), ("copy", -3), ("decr", 2), ("decrby", 3),
+    ("del", -2), ("expire", -3), ("expireat", -3), ("flushall", -1), ("flushdb", -1), ("function|delete", 3),
+    ("function|flush", -2), ("function|load", -3), ("function|restore", -3), ("geoadd", -5), ("georadius", -6),
+    ("georadiusbymember", -5), ("geosearchstore", -8), ("getdel", 2), ("getex", -2), ("getset", 3), ("hdel", -3),
+    ("hincrby", 4), ("hincrbyfloat", 4), ("hmset", -4), ("hset", -4), ("hsetnx", 4), ("incr", 2), ("incrby", 3),
+    ("incrbyfloat", 3), ("linsert", 5), ("lmove", 5), ("lmpop", -4), ("lpop", -2), ("lpush", -3), ("lpushx", -3),
+    ("lrem", 4), ("lset", 4), ("ltrim", 4), ("migrate", -6), ("move", 3), ("mset", -3), ("msetnx", -3), ("persist", 2),
+    ("pexpire", -3), ("pexpireat", -3), ("pfadd", -2), ("pfdebug", 3), ("pfmerge", -2), ("psetex", 4), ("rename", 3),
+    ("renamenx", 3), ("restore", -4), ("restore-asking", -4), ("rpop", -2), ("rpoplpush", 3), ("rpush", -3),
+    ("rpushx", -3), ("sadd", -3), ("sdiffstore", -3), ("set", -3), ("setbit", 4), ("setex", 4), ("setnx", 3),
+    ("setrange", 4), ("sinterstore", -3), ("smove", 4), ("sort", -2), ("spop", -2), ("srem", -3), ("sunionstore", -3),
+    ("swapdb", 3), ("unlink", -2), ("xack", -4), ("xadd", -5), ("xautoclaim", -6), ("xclaim", -6), ("xdel", -3),
+    ("xgroup|create", -5), ("xgroup|createconsumer", 5), ("xgroup|delconsumer", 5), ("xgroup|destroy", 4),
+    ("xgroup|setid", -5), ("xreadgroup", -7), ("xsetid", -3), ("xtrim", -4), ("zadd", -4), ("zdiffstore", -4),
+    ("zincrby", 4), ("zinterstore", -4), ("zmpop", -4), ("zpopmax", -2), ("zpopmin", -2), ("zrangestore", -5),
+    ("zrem", -3), ("zremrangebylex", 4), ("zremrangebyrank", 4), ("zremrangebyscore", 4), ("zunionstore", -4),
+];
+
+/// The only command whose subcommands, except `HELP`, all write data. The server executes none of them, not even
+/// `HELP`.
+const WRITING_CONTAINER: &str = "xgroup";
+
+/// Returns the error for a command that writes data in Redis. Returns `None` for other commands.
+///
+/// Like a Redis replica, the server checks the number of arguments before it rejects the write.
+pub(super) fn write_refusal<'a>(command: &Command<'a>) -> Option<Refusal<'a>> {
+    let mut args = command.args();
+    let name = args.next().unwrap_or_default().to_ascii_lowercase();
+    if name.contains(&b'|') {
+        return None;
+    }
+    let subcommand = args.next();
+    let full_name = [&name[..], b"|", &subcommand.unwrap_or_default().to_ascii_lowercase()].concat();
+    match listed(&name).or_else(|| listed(&full_name)) {
+        Some(&(_, arity)) if accepts(arity, command.arg_count()) => Some(Refusal::Write),
+        Some((name, _)) => Some(Refusal::ArgCount(name)),
+        None if name != WRITING_CONTAINER.as_bytes() => None,
+        None => Some(match subcommand {
+            Some(name) => Refusal::UnknownSubcommand { container: WRITING_CONTAINER, name },
+            None => Refusal::ArgCount(WRITING_CONTAINER),
+        }),
+    }
+}
+
+/// Returns the name of a command that writes data in Redis, such as `set` or `function|load`. Returns `None` for all
+/// other commands.
+pub fn write_name(command: &Command<'_>) -> Option<&'static str> {
+    let mut args = command.args();
+    let name = args.next().unwrap_or_default().to_ascii_lowercase();
+    let subcommand = args.next().unwrap_or_default().to_ascii_lowercase();
+    listed(&name).or_else(|| listed(&[&name[..], b"|", &subcommand].concat())).map(|(name, _)| *name)
+}
+
+/// Returns whether the command with this name, or one of its subcommands, writes data in Redis. The name must be in
+/// lower case, such as `set`, `function`, or `function|load`.
+pub fn is_write_name(name: &[u8]) -> bool {
+    let is_in = |listed: &str| listed.as_bytes().strip_prefix(name).is_some_and(|rest| rest.starts_with(b"|"));
+    listed(name).is_some() || WRITES.iter().any(|(listed, _)| is_in(listed))
+}
+
+fn listed(name: &[u8]) -> Option<&'static (&'static str, i32)> {
+    WRITES.binary_search_by(|(listed, _)| listed.as_bytes().cmp(name)).ok().map(|at| &WRITES[at])
 }
 
 #[cfg(test)]
@@ -220,6 +350,32 @@ mod tests {
             ("CONFIG resetStat", "counters cannot be reset"),
         ] {
             assert!(error_or_name(words).starts_with(&format!("ERR {reason}")), "{words}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod unsupported_tests {
+    use super::UNSUPPORTED;
+    use crate::protocol::resp::commands::find_full;
+
+    #[test]
+    fn no_unsupported_command_is_in_the_table() {
+        let mut names = UNSUPPORTED.iter().flat_map(|(names, _)| names.iter());
+        assert!(names.all(|name| find_full(name.as_bytes()).is_none()));
+    }
+}
+
+#[cfg(test)]
+mod writes_tests {
+    use super::*;
+    use crate::protocol::resp::commands::find_full;
+
+    #[test]
+    fn the_list_is_sorted_and_has_no_supported_command() {
+        assert!(WRITES.is_sorted());
+        for (name, arity) in WRITES {
+            assert!(listed(name.as_bytes()).is_some() && find_full(name.as_bytes()).is_none() && *arity != 0, "{name}");
         }
     }
 }
