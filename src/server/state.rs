@@ -321,7 +321,7 @@ pub(super) mod tests {
     use crate::server::users::Users;
 
     /// Creates the state of a server that serves the file `db` with one worker. Returns the worker's state.
-    pub(super) fn worker_over(db: &Path, config: &Config) -> Arc<WorkerState> {
+    pub(in crate::server) fn worker_over(db: &Path, config: &Config) -> Arc<WorkerState> {
         let statistics = Arc::new(Statistics::new(1));
         let control = ControlChannel::new(Arc::clone(&statistics)).control;
         let source = config.source(db);
