@@ -128,7 +128,7 @@ pub use format::key::{Key, KeyKind};
 pub use format::{FormatError, KeyBounds, OwnedKey, Row};
 pub use progress::WithProgress;
 #[doc(hidden)]
-pub use setting::{Setting, name_settings};
+pub use setting::Setting;
 #[doc(inline)]
 pub use store::{
     Lookup, LookupError, MappedRows, MappedStore, Memory, OpenOptions, Pace, Rows, Store, StoreError, StructRows,

@@ -17,12 +17,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 use zero_kv::cli::completions::MoreCompletions;
 use zero_kv::cli::generate;
-use zero_kv::name_settings;
 use zero_kv::server::{Config, Control, Inherited, Opened, ServerError};
 use zero_kv::store::Pace;
 
 use kv_store::allocator::return_large_allocations;
-use kv_store::args::{Args, command, name_of};
+use kv_store::args::{Args, command};
 use kv_store::log::{self, Log};
 #[cfg(feature = "object-store")]
 use kv_store::published::Following;
@@ -33,7 +32,6 @@ fn main() -> ExitCode {
     if let Some(code) = generate::run_if_requested(command, MoreCompletions::default()) {
         return code;
     }
-    name_settings(name_of);
     let args = match settings_sources::parse() {
         Ok(args) => args,
         Err(code) => return code,

@@ -1,81 +1,71 @@
 //! Names of settings in errors and log lines.
 //!
-//! In: a program's names for its settings. Out: the name of a setting in a message. A setting can be a field of a Rust
-//! struct in one program, and a command-line option or a Python keyword argument in others. Messages of the library
-//! therefore contain a [`Setting`], which is displayed as the program's name for the setting.
+//! A setting is an option of a program, a field or an argument in Rust, and usually a keyword argument with the field's
+//! name in Python. Messages of the library do not know who reads them, so they name the option and the field.
 
 use std::fmt;
-use std::sync::OnceLock;
 
-/// Defines all settings. Each line has a setting, and the library's field or argument for it.
+/// Defines all settings. Each line has a setting, its option, and the library's field or method for it, unless the
+/// field has the option's name, apart from a unit.
 macro_rules! settings {
-    ($($(#[$doc:meta])* $setting:ident = $field:literal;)*) => {
-        /// A setting that an error or a log line mentions. A `Setting` is displayed as the program's name for the
-        /// setting: see [`name_settings`].
+    ($($setting:ident = $option:literal $(, $field:literal)?;)*) => {
+        /// A setting that an error or a log line mentions, displayed as the option of the programs, and the field or
+        /// method in Rust if its name differs: `--max-connections [Limits::connections_max]`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Setting {
-            $($(#[$doc])* #[doc = concat!("`", $field, "`")] $setting,)*
+            $(#[doc = concat!("`", $option, $("`, `", $field,)? "`")] $setting,)*
         }
 
         impl Setting {
-            /// Returns the name of the library's field or argument for this setting.
-            fn field(self) -> &'static str {
+            /// Returns the option of the programs for this setting.
+            pub fn option(self) -> &'static str {
                 match self {
-                    $(Setting::$setting => $field,)*
+                    $(Setting::$setting => $option,)*
                 }
+            }
+        }
+
+        impl fmt::Display for Setting {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Setting::$setting => concat!($option, $(" [", $field, "]")?),)*
+                })
             }
         }
     };
 }
 
 settings! {
-    Socket = "Config::socket";
-    AbstractSocket = "Config::abstract_socket";
-    SocketMode = "SocketAccess::mode";
-    SocketOwner = "SocketAccess::owner";
-    SocketGroup = "SocketAccess::group";
-    AllowUids = "SocketAccess::allow_uids";
-    AllowGids = "SocketAccess::allow_gids";
-    ForeignKeys = "Config::foreign_keys";
-    TcpExposed = "Config::tcp_exposed";
-    Users = "Config::users";
-    /// The TLS port, which has the name of the method that opens it.
-    Tls = "Server::serve_tls";
-    TlsClientCa = "TlsConfig::client_ca";
-    TlsHandshakeTimeout = "TlsConfig::handshake_timeout";
-    /// The argument `exposed` of `Server::serve_metrics`.
-    MetricsExposed = "exposed";
-    Memory = "Config::memory";
-    NoLease = "Config::lease = false";
-    RowsMin = "ReplaceRules::rows_min";
-    ShrinkMax = "ReplaceRules::shrink_max_percent";
-    AllowEmpty = "ReplaceRules::allow_empty";
-    AllowKeyKindChange = "ReplaceRules::allow_key_kind_change";
-    ConnectionsMax = "Limits::connections_max";
-    BufferMax = "Limits::buffer_max_bytes";
-    ClientMemoryMax = "Limits::client_memory_max_bytes";
-    DrainRateMin = "Limits::drain_rate_min_bytes_per_s";
-    GenerationsMax = "Limits::generations_max";
-    ServerUser = "Options::server_user";
-    PasswordFile = "Login::with_password_file";
-    CaFile = "TlsOptions::ca_file";
-    CertificateFile = "TlsOptions::certificate_file";
-    KeyFile = "TlsOptions::key_file";
-    ServerName = "TlsOptions::server_name";
-}
-
-static NAME_OF: OnceLock<fn(Setting) -> Option<&'static str>> = OnceLock::new();
-
-/// Sets the names of settings in the errors and log lines of this process. If `name_of` returns `None` for a setting,
-/// messages contain the name of the library's field. Only the first call has an effect.
-pub fn name_settings(name_of: fn(Setting) -> Option<&'static str>) {
-    let _ = NAME_OF.set(name_of);
-}
-
-impl fmt::Display for Setting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = NAME_OF.get().and_then(|name_of| name_of(*self));
-        f.write_str(name.unwrap_or_else(|| self.field()))
-    }
+    Socket = "--socket";
+    AbstractSocket = "--abstract", "Config::abstract_socket";
+    SocketMode = "--mode";
+    SocketOwner = "--owner";
+    SocketGroup = "--group";
+    AllowUids = "--allow-uid", "SocketAccess::allow_uids";
+    AllowGids = "--allow-gid", "SocketAccess::allow_gids";
+    ForeignKeys = "--foreign-keys";
+    TcpExposed = "--tcp-exposed";
+    Users = "--users";
+    Tls = "--tls", "Server::serve_tls";
+    TlsClientCa = "--tls-ca", "TlsConfig::client_ca";
+    TlsHandshakeTimeout = "--tls-handshake-timeout", "TlsConfig::handshake_timeout";
+    MetricsExposed = "--metrics-exposed", "Server::serve_metrics";
+    Memory = "--memory";
+    NoLease = "--no-lease", "Config::lease = false";
+    RowsMin = "--min-rows", "ReplaceRules::rows_min";
+    ShrinkMax = "--max-shrink", "ReplaceRules::shrink_max_percent";
+    AllowEmpty = "--allow-empty";
+    AllowKeyKindChange = "--allow-key-kind-change";
+    ConnectionsMax = "--max-connections", "Limits::connections_max";
+    BufferMax = "--buffer", "Limits::buffer_max_bytes";
+    ClientMemoryMax = "--client-memory-max";
+    DrainRateMin = "--min-drain-rate", "Limits::drain_rate_min_bytes_per_s";
+    GenerationsMax = "--generations-max";
+    ServerUser = "--server-user";
+    PasswordFile = "--password-file";
+    CaFile = "--tls-ca", "TlsOptions::ca_file";
+    CertificateFile = "--tls-cert", "TlsOptions::certificate_file";
+    KeyFile = "--tls-key", "TlsOptions::key_file";
+    ServerName = "--tls-server-name", "TlsOptions::server_name";
 }

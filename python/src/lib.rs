@@ -78,7 +78,6 @@ mod watched;
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
     use pyo3::prelude::*;
-    use zero_kv::Setting;
 
     #[pymodule_export]
     use super::arrays::{fill_arrow, fill_fixed, fill_neighbors_arrow, fill_neighbors_fixed};
@@ -133,19 +132,8 @@ mod _native {
     #[pymodule_export]
     use super::view::Memory;
 
-    /// Makes the library's error messages name the keyword arguments of this package.
     #[pymodule_init]
-    fn name_settings(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        zero_kv::name_settings(|setting| match setting {
-            Setting::ServerUser => Some("server_user"),
-            Setting::PasswordFile => Some("password_file"),
-            Setting::CaFile => Some("ca_file"),
-            Setting::CertificateFile => Some("certificate_file"),
-            Setting::KeyFile => Some("key_file"),
-            Setting::ServerName => Some("server_name"),
-            _ => None,
-        });
-        Ok(())
+    fn add_version(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -1,7 +1,6 @@
 //! Command-line options for the rules that a new table must meet to replace another one.
 
 use crate::replace::ReplaceRules;
-use crate::setting::Setting;
 
 #[derive(clap::Args)]
 pub struct ReplaceArgs {
@@ -28,17 +27,6 @@ impl ReplaceArgs {
             allow_empty: self.allow_empty,
             allow_key_kind_change: self.allow_key_kind_change,
         }
-    }
-}
-
-/// Returns the name of the option for a setting, or `None` if the setting is not a rule for replacing tables.
-pub fn name_of(rule: Setting) -> Option<&'static str> {
-    match rule {
-        Setting::RowsMin => Some("--min-rows"),
-        Setting::ShrinkMax => Some("--max-shrink"),
-        Setting::AllowEmpty => Some("--allow-empty"),
-        Setting::AllowKeyKindChange => Some("--allow-key-kind-change"),
-        _ => None,
     }
 }
 

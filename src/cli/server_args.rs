@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use clap::{Arg, value_parser};
 
 use crate::client::{Address, AddressError, Login, Options, TlsOptions};
-use crate::setting::{Setting, name_settings};
 
 #[derive(clap::Args, Clone)]
 pub struct ServerArgs {
@@ -85,17 +84,4 @@ impl ServerArgs {
         let file = |(id, name)| Arg::new(id).long(name).value_parser(value_parser!(PathBuf)).hide(true);
         files.into_iter().map(file).chain(texts.into_iter().map(|(id, name)| Arg::new(id).long(name).hide(true)))
     }
-}
-
-/// Makes the library's error messages name these command-line options instead of the fields of [`Options`].
-pub fn name_client_options() {
-    name_settings(|setting| match setting {
-        Setting::ServerUser => Some("--server-user"),
-        Setting::PasswordFile => Some("--password-file"),
-        Setting::CaFile => Some("--tls-ca"),
-        Setting::CertificateFile => Some("--tls-cert"),
-        Setting::KeyFile => Some("--tls-key"),
-        Setting::ServerName => Some("--tls-server-name"),
-        _ => None,
-    });
 }

@@ -12,7 +12,7 @@ use nix::unistd::{Group, User};
 use zero_kv::cli::examples::{CommandExamples, add_examples};
 use zero_kv::cli::generate;
 use zero_kv::cli::number::{parse_count, parse_u32};
-use zero_kv::cli::replace_args::{self, ReplaceArgs};
+use zero_kv::cli::replace_args::ReplaceArgs;
 use zero_kv::cli::size::parse_size;
 use zero_kv::client::SOCKET_VARIABLE;
 use zero_kv::cluster::NodeAddress;
@@ -20,7 +20,7 @@ use zero_kv::server::{
     Check, ClusterNode, Config, ForeignKeys, Inherited, Limits, MetricsAddress, Server, SocketAccess,
 };
 use zero_kv::store::{Memory, OpenOptions};
-use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET, Setting};
+use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
 
 use super::published::PublishedArgs;
 
@@ -101,34 +101,6 @@ impl FileArgs {
     pub(crate) fn path(&self) -> &Path {
         self.positional.as_ref().unwrap_or(&self.db)
     }
-}
-
-/// Returns the name of the option for a setting of the server, or `None` if the setting has no option.
-pub(crate) fn name_of(setting: Setting) -> Option<&'static str> {
-    Some(match setting {
-        Setting::Socket => "--socket",
-        Setting::AbstractSocket => "--abstract",
-        Setting::SocketMode => "--mode",
-        Setting::SocketOwner => "--owner",
-        Setting::SocketGroup => "--group",
-        Setting::AllowUids => "--allow-uid",
-        Setting::AllowGids => "--allow-gid",
-        Setting::TcpExposed => "--tcp-exposed",
-        Setting::Tls => "--tls",
-        Setting::TlsClientCa => "--tls-ca",
-        Setting::TlsHandshakeTimeout => "--tls-handshake-timeout",
-        Setting::Users => "--users",
-        Setting::ForeignKeys => "--foreign-keys",
-        Setting::MetricsExposed => "--metrics-exposed",
-        Setting::Memory => "--memory",
-        Setting::NoLease => "--no-lease",
-        Setting::ConnectionsMax => "--max-connections",
-        Setting::BufferMax => "--buffer",
-        Setting::ClientMemoryMax => "--client-memory-max",
-        Setting::DrainRateMin => "--min-drain-rate",
-        Setting::GenerationsMax => "--generations-max",
-        rule => return replace_args::name_of(rule),
-    })
 }
 
 #[derive(clap::Args)]

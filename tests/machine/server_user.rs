@@ -88,7 +88,7 @@ pub(crate) fn every_client_rejects_a_server_of_another_user_where_others_can_wri
     for part in ["runs as user 4321", "where root or this process's user 0 was expected", "other users can write to"] {
         assert!(message.contains(part), "{part}: {message}");
     }
-    assert!(message.contains("Options::server_user or ZERO_KV_SERVER_USER"), "{message}");
+    assert!(message.contains("--server-user or ZERO_KV_SERVER_USER"), "{message}");
     rejection(path, |path| runtime.block_on(AsyncClient::connect(path)));
     rejection(path, |path| Pool::connect(path));
     rejection(path, |path| runtime.block_on(AsyncPool::connect(path)));

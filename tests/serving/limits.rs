@@ -190,7 +190,8 @@ fn a_client_that_reads_below_the_minimum_rate_is_disconnected() {
         }
         assert!(came.len() < expected.len() && expected.starts_with(&came), "{} of {}", came.len(), expected.len());
         let line = server.wait_for_log("disconnected: s");
-        let reason = "bytes in 6 s, where at least 629145600 were expected (--min-drain-rate)";
+        let reason = "bytes in 6 s, where at least 629145600 were expected (--min-drain-rate \
+                      [Limits::drain_rate_min_bytes_per_s])";
         if !line.contains("disconnected: slow: while responses were pending, received and sent ")
             || !line.contains(reason)
         {
@@ -274,7 +275,8 @@ fn a_connection_beyond_the_limit_is_closed_until_another_one_ends() {
 
     let mut unix = server.connect();
     expect_end(&mut unix, b"");
-    let line = server.wait_for_log("refused: the server already has 3 connections (--max-connections)");
+    let line = server
+        .wait_for_log("refused: the server already has 3 connections (--max-connections [Limits::connections_max])");
     assert!(line.contains(&format!("pid {}", std::process::id())), "{line}");
     let mut tcp = TcpStream::connect(address).unwrap();
     expect_end(&mut tcp, b"");
@@ -347,7 +349,9 @@ fn a_command_that_does_not_fit_its_buffer_ends_its_connection() {
     stream.write_all(&command).unwrap();
     // The server does not read later bytes.
     assert_eq!(read_until_closed(&mut stream), b"-ERR Protocol error: too big command, the limit is 262144 bytes\r\n");
-    let line = server.wait_for_log("disconnected: a command exceeds the buffer of 262144 bytes (--buffer)");
+    let line = server.wait_for_log(
+        "disconnected: a command exceeds the buffer of 262144 bytes (--buffer [Limits::buffer_max_bytes])",
+    );
     assert!(line.contains(&format!("pid {}", std::process::id())), "{line}");
 }
 
@@ -411,7 +415,8 @@ fn a_client_memory_limit_too_small_for_one_command_is_rejected_at_startup() {
     let output = table.command(&["--client-memory-max", "15MiB"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stderr).unwrap();
-    let expected = "a maximum of 15728640 bytes of client memory, where at least 16777216 were expected, 4 times the maximum length of a command";
+    let expected = "a maximum of 15728640 bytes of client memory, where at least 16777216 were expected, 4 times the \
+                    maximum length of a command";
     assert!(text.contains(expected), "{text}");
 }
 
@@ -421,7 +426,9 @@ fn a_buffer_that_is_too_small_is_rejected_at_startup() {
     let output = table.command(&["--buffer", "255KiB"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(message.contains("a buffer of 261120 bytes, where at least 262144 were expected (--buffer)"), "{message}");
+    let expected = "a buffer of 261120 bytes, where at least 262144 were expected (--buffer \
+                    [Limits::buffer_max_bytes])";
+    assert!(message.contains(expected), "{message}");
 }
 
 /// A client that sends everything before it reads gets the replies to the commands within the limit, and then the
@@ -437,15 +444,16 @@ fn a_client_that_sends_more_than_its_buffer_gets_an_error_after_the_replies() {
     let mut redis = server.connect();
     redis.write_all(command.repeat(1_000_000).as_bytes()).unwrap();
     let came = read_until_closed(&mut redis);
-    let error =
-        b"-ERR more than 262144 bytes of commands wait for their replies to be received (--buffer): the rest of \
-        the pipeline was not executed; receive replies while sending, or send shorter pipelines\r\n";
+    let error = b"-ERR more than 262144 bytes of commands wait for their replies to be received (--buffer \
+        [Limits::buffer_max_bytes]): the rest of the pipeline was not executed; receive replies while sending, or \
+        send shorter pipelines\r\n";
     let replies = came.strip_suffix(error).expect("an error at the end");
     let count = replies.len() / reply.len();
     assert!(replies == reply.repeat(count));
     assert!(count >= (256 << 10) / command.len(), "{count} replies");
     let line = server.wait_for_log("disconnected: the client sent more than 262144 bytes of requests");
-    assert!(line.contains(&format!("pid {}", std::process::id())) && line.contains("(--buffer)"), "{line}");
+    assert!(line.contains(&format!("pid {}", std::process::id())), "{line}");
+    assert!(line.contains("(--buffer [Limits::buffer_max_bytes])"), "{line}");
 
     let mut native = server.connect();
     native.write_all(&gets((0..200_000).map(|_| 7))).unwrap();

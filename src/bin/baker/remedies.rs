@@ -1,7 +1,6 @@
 //! Error messages of a failed bake, with the command-line options that can avoid the failure.
 
 use zero_kv::bake::{BakeError, Remedy};
-use zero_kv::cli::replace_args;
 
 /// Returns the message of the error, followed by the command-line options that can avoid the failure.
 pub(crate) fn explain(error: &BakeError) -> anyhow::Error {
@@ -35,7 +34,7 @@ fn flag(remedy: Remedy) -> Option<&'static str> {
         Remedy::AllowMoreMemory => "--memory",
         Remedy::UseFewerThreads => "--threads",
         Remedy::ChooseTempDir => "--temp-dir",
-        Remedy::ChangeRule(setting) => return replace_args::name_of(setting),
+        Remedy::ChangeRule(setting) => setting.option(),
         _ => return None,
     })
 }

@@ -35,7 +35,6 @@ use anyhow::{Context, anyhow, bail};
 use zero_kv::Lookup;
 use zero_kv::cli::causes::WithCauses;
 use zero_kv::cli::completions::MoreCompletions;
-use zero_kv::cli::server_args::name_client_options;
 use zero_kv::cli::{generate, whole_file};
 use zero_kv::printable::{Printable, PrintableWriter};
 use zero_kv::{KeyKind, MappedStore, Store, StoreError};
@@ -56,7 +55,6 @@ fn main() -> ExitCode {
     if let Some(code) = generate::run_if_requested(command, MoreCompletions::default()) {
         return code;
     }
-    name_client_options();
     let args = Args::parse_and_check();
     let ended = match args.serve_canned {
         Some(response_len_bytes) => canned_server::run(response_len_bytes),

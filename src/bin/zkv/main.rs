@@ -35,7 +35,7 @@ use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Subcommand, value_par
 use zero_kv::MappedStore;
 use zero_kv::cli::examples::add_examples;
 use zero_kv::cli::generate;
-use zero_kv::cli::server_args::{ServerArgs, name_client_options};
+use zero_kv::cli::server_args::ServerArgs;
 
 use args::{Args, Command, EXAMPLES, FileCommand, Lookup, ProgramCommand, PublishingCommand, ServerCommand};
 use output::{ignore_closed_pipe, stdout_error};
@@ -56,7 +56,6 @@ fn main() -> ExitCode {
     if let Some(code) = programs::run_if_requested() {
         return code;
     }
-    name_client_options();
     // With this handler, a write beyond the file size limit returns an error instead of killing the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let mut args = Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());

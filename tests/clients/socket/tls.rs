@@ -133,7 +133,7 @@ fn servers_without_a_trusted_certificate_are_rejected<C: AnyClient>() {
     std::fs::write(&foreign, Authority::new().pem()).unwrap();
     expect_problem(
         scene.get::<C>(&scene.tls(), &trusting(&foreign)),
-        &["is not signed by an authority in ", "foreign.crt", "TlsOptions::ca_file"],
+        &["is not signed by an authority in ", "foreign.crt", "--tls-ca [TlsOptions::ca_file]"],
     );
     // The connection reached a server, but nothing was sent.
     assert_eq!(scene.server.number("requests_get"), 2);
@@ -144,7 +144,7 @@ fn servers_without_a_trusted_certificate_are_rejected<C: AnyClient>() {
     };
     expect_problem(
         scene.get::<C>(&scene.tls(), &named("db.example")),
-        &["is for", "localhost", "where db.example was expected", "TlsOptions::server_name"],
+        &["is for", "localhost", "where db.example was expected", "--tls-server-name [TlsOptions::server_name]"],
     );
     expect_problem(scene.get::<C>(&scene.tls(), &named("a b")), &["\"a b\" cannot be the name of a server"]);
     let other = Scene::of(Table::of_rows(100), |authority| authority.issue_for(&["db.example"], 2001, 2200), &[]);
@@ -233,7 +233,7 @@ fn options_that_do_not_fit_the_address_are_rejected<C: AnyClient>() {
         expect_problem(scene.get::<C>(&address, &scene.options()), &["an address that starts with zkv+tls://"]);
     }
     let options = Options { server_user: Some("root".to_owned()), ..scene.options() };
-    expect_problem(scene.get::<C>(&scene.tls(), &options), &["cannot be determined over TCP", "Options::server_user"]);
+    expect_problem(scene.get::<C>(&scene.tls(), &options), &["cannot be determined over TCP", "--server-user"]);
     let error = scene.get::<C>("zkv://no-such-host.invalid:1", &Options::default()).unwrap_err().to_string();
     assert!(error.contains("the address of host \"no-such-host.invalid\" cannot be found"), "{error}");
     let error = scene.get::<C>("zkv://localhost", &Options::default()).unwrap_err();

@@ -67,7 +67,9 @@ fn a_handshake_that_takes_too_long_ends() {
     for stream in [&mut silent, &mut partial] {
         assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0);
     }
-    scene.server.wait_for_log("the TLS handshake was not complete after 1 s (--tls-handshake-timeout)");
+    scene.server.wait_for_log(
+        "the TLS handshake was not complete after 1 s (--tls-handshake-timeout [TlsConfig::handshake_timeout])",
+    );
     scene.server.wait_for("connections_cut_handshake", 2);
 }
 
@@ -87,7 +89,7 @@ fn plaintext_on_the_tls_port_is_answered_logged_and_counted() {
         assert_eq!(scene.server.number("connections_cut_plaintext"), count);
     }
     let line = scene.server.wait_for_log("sent plaintext");
-    assert!(line.contains("to the TLS port (--tls)") && line.contains("127.0.0.1:"), "{line}");
+    assert!(line.contains("to the TLS port (--tls [Server::serve_tls])") && line.contains("127.0.0.1:"), "{line}");
 }
 
 #[test]
