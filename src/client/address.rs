@@ -1,14 +1,17 @@
-//! Addresses of servers.
+//! Addresses of servers, and environment variables that clients trust.
 //!
 //! In: a path, an abstract name after `@`, or a URL. Out: the address, or the reason why the text is not an address.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
-use std::fmt;
+use std::ffi::{OsStr, OsString};
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
+use std::{env, fmt};
 
+use nix::unistd::{getegid, geteuid, getgid, getuid};
 use thiserror::Error;
+
+use crate::DEFAULT_SOCKET;
 
 /// The URL schemes of addresses over TCP. The flag is true if connections use TLS.
 const SCHEMES: [(&str, bool); 2] = [("zkv://", false), ("zkv+tls://", true)];
@@ -219,6 +222,21 @@ impl fmt::Display for TcpAddress {
             false => write!(f, "{host}:{port}"),
         }
     }
+}
+
+/// The environment variable with the address of the server.
+pub const SOCKET_VARIABLE: &str = "ZERO_KV_SOCKET";
+
+/// Returns the address in the environment variable `ZERO_KV_SOCKET`, or [`DEFAULT_SOCKET`].
+pub fn default_address() -> PathBuf {
+    own_variable(SOCKET_VARIABLE).map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from)
+}
+
+/// Returns the value of an environment variable, unless it is empty. Returns `None` in a set-user-ID or set-group-ID
+/// program, whose environment comes from a user with fewer rights.
+pub(super) fn own_variable(name: &str) -> Option<OsString> {
+    let has_own_rights = getuid() == geteuid() && getgid() == getegid();
+    env::var_os(name).filter(|value| has_own_rights && !value.is_empty())
 }
 
 #[cfg(test)]

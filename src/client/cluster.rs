@@ -3,31 +3,28 @@
 //! In: keys, and the addresses of some nodes. Out: values, in the order of the keys. The client learns the topology from
 //! the nodes, and reads it again when a node responds with the status Moved or cannot be reached.
 
-mod columns;
 mod ordered;
-mod routes;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use std::{io, thread};
 
-use routes::Routes;
-
-use super::address::Address;
+use super::address::{Address, TcpAddress};
 use super::blocking::Client;
+use super::columns::{ProjectedRows, ReceivedValues, RowsOrValues, TABLE_CHANGES_MAX};
 use super::error::ClientError;
 use super::options::Options;
 use super::pool::PoolMember;
 use super::retry::Deadline;
 use super::target::Target;
-use crate::cluster::Topology;
+use crate::cluster::{Health, Role, Topology, TopologyError, TopologyNode};
 use crate::format::key::Key;
 use crate::slots::slot_of;
 use crate::sync::unpoisoned;
+use crate::typed::{OwnedRow, Schema};
 
 pub use ordered::{ClusterPage, ClusterRows, NearestRow};
 
@@ -475,5 +472,201 @@ fn is_connection_error(error: &ClientError) -> bool {
         | ClientError::TimedOut { .. }
         | ClientError::Closed { .. } => true,
         _ => false,
+    }
+}
+
+/// The result of a call to one node, with the positions of its keys.
+type Part<T> = (Vec<usize>, T);
+
+/// Columns of typed tables.
+impl ClusterClient {
+    /// Returns the schema of a node's table, or `None` if the table has no schema.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get`].
+    pub fn schema(&mut self) -> Result<Option<Arc<Schema>>, ClientError> {
+        let mut schema = None;
+        self.answer_all(vec![(0, ())], self.deadline(), |client, _| client.schema(), |_, found| schema = found)?;
+        Ok(schema)
+    }
+
+    /// Returns the row of a key in a typed table, or `None` if the table does not have the key.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get_projected`].
+    pub fn get_row<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<Option<OwnedRow>, ClientError> {
+        Ok(self.get_rows(&[key.into()])?.into_only_row())
+    }
+
+    /// Returns the rows of many keys in a typed table, in the order of the keys: see [`Client::get_rows`].
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get_projected`].
+    pub fn get_rows<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<ProjectedRows, ClientError> {
+        self.combine(keys, |client, keys| client.get_rows(keys), ProjectedRows::combine)
+    }
+
+    /// Returns some columns of the rows of many keys, in the order of the keys: see [`Client::get_projected`].
+    ///
+    /// # Errors
+    /// [`ClientError::SchemaDiffers`] if the columns have different types on different nodes, the errors of
+    /// [`Client::get_projected`], and the errors of [`ClusterClient::get`].
+    pub fn get_projected<'k, K: Into<Key<'k>> + Copy>(
+        &mut self,
+        keys: &[K],
+        columns: &[impl AsRef<str> + Sync],
+    ) -> Result<ProjectedRows, ClientError> {
+        self.combine(keys, |client, keys| client.get_projected(keys, columns), ProjectedRows::combine)
+    }
+
+    /// Returns the rows of many keys if the table has a schema, and their values otherwise: see
+    /// [`Client::get_rows_or_values`].
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get_projected`].
+    pub fn get_rows_or_values<'k, K: Into<Key<'k>> + Copy>(&mut self, keys: &[K]) -> Result<RowsOrValues, ClientError> {
+        self.combine(
+            keys,
+            |client, keys| client.get_rows_or_values(keys),
+            |key_count, parts| {
+                let (mut rows, mut values) = (Vec::new(), Vec::new());
+                for (positions, part) in parts {
+                    match part {
+                        RowsOrValues::Rows(part) => rows.push((positions, part)),
+                        RowsOrValues::Values(part) => values.push((positions, part)),
+                    }
+                }
+                match (rows.is_empty(), values.is_empty()) {
+                    (_, true) => ProjectedRows::combine(key_count, rows).map(RowsOrValues::Rows),
+                    (true, false) => Some(RowsOrValues::Values(ReceivedValues::combine(key_count, values))),
+                    (false, false) => None,
+                }
+            },
+        )
+    }
+
+    /// Makes a call to each node, and combines the results. Repeats all calls while they cannot be combined.
+    fn combine<'k, K: Into<Key<'k>> + Copy, T: Send>(
+        &mut self,
+        keys: &[K],
+        call: impl Fn(&mut Client, &[Key<'k>]) -> Result<T, ClientError> + Sync,
+        combine: impl Fn(usize, Vec<Part<T>>) -> Option<T>,
+    ) -> Result<T, ClientError> {
+        let (mut pause, deadline) = (PAUSE, self.deadline());
+        for attempt in 0..=TABLE_CHANGES_MAX {
+            if attempt > 0 {
+                thread::sleep(pause);
+                pause = (2 * pause).min(PAUSE_MAX);
+            }
+            let mut parts: Vec<Part<T>> = Vec::new();
+            self.answer_keys(keys, deadline, &call, |positions, result| parts.push((positions.collect(), result)))?;
+            // Without keys, a node is asked for the columns of the result.
+            if keys.is_empty() {
+                self.answer_all(
+                    vec![(0, ())],
+                    deadline,
+                    |client, _| call(client, &[]),
+                    |_, result| {
+                        parts.push((Vec::new(), result));
+                    },
+                )?;
+            }
+            if let Some(combined) = combine(keys.len(), parts) {
+                return Ok(combined);
+            }
+        }
+        Err(ClientError::SchemaDiffers { server: self.routes.address(0).clone() })
+    }
+}
+
+/// A topology, and how to reach its nodes. A node is named by its position in the topology.
+#[derive(Debug)]
+pub(super) struct Routes {
+    pub(super) topology: Topology,
+    /// The primary of each slot.
+    owners: Box<[u16]>,
+    /// The address of each node.
+    addresses: Box<[Address]>,
+    /// For each primary, the nodes that clients may read from: the primary, and its replicas.
+    readable: Box<[Vec<u16>]>,
+}
+
+impl Routes {
+    /// Returns the routes before a topology is known.
+    pub(super) fn unknown() -> Routes {
+        let topology = Topology { format: 0, number: 0, nodes: Vec::new() };
+        Routes { topology, owners: Box::default(), addresses: Box::default(), readable: Box::default() }
+    }
+
+    /// Parses a topology. The user and the encryption of the connections to all nodes are those of `seed`.
+    pub(super) fn parse(json: &str, seed: Option<&TcpAddress>) -> Result<Routes, TopologyError> {
+        let topology = Topology::parse(json.as_bytes())?;
+        let address = |node: &TopologyNode| {
+            Address::Tcp(TcpAddress {
+                host: node.host.clone(),
+                port: node.port,
+                user: seed.and_then(|seed| seed.user.clone()),
+                tls: seed.is_some_and(|seed| seed.tls),
+            })
+        };
+        let index = topology.index();
+        let mut readable = vec![Vec::new(); topology.nodes.len()];
+        // A topology has at most 16,384 nodes. Primaries come first in their lists.
+        let of_role = |role: Role| (0_u16..).zip(&topology.nodes).filter(move |(_, node)| node.role == role);
+        for (position, _) in of_role(Role::Primary) {
+            readable[usize::from(position)].push(position);
+        }
+        for (position, node) in of_role(Role::Replica) {
+            let is_readable = matches!(node.health, Health::Online | Health::Fail);
+            if let Some(primary) = node.primary.as_deref().and_then(|primary| index.position(primary))
+                && is_readable
+            {
+                readable[primary].push(position);
+            }
+        }
+        Ok(Routes {
+            owners: topology.owners()?,
+            addresses: topology.nodes.iter().map(address).collect(),
+            readable: readable.into(),
+            topology,
+        })
+    }
+
+    /// Returns the primary of a slot.
+    pub(super) fn owner(&self, slot: u16) -> u16 {
+        self.owners[usize::from(slot)]
+    }
+
+    /// Returns the addresses of all nodes.
+    pub(super) fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    pub(super) fn address(&self, node: u16) -> &Address {
+        &self.addresses[usize::from(node)]
+    }
+
+    /// Returns a primary, and its replicas that clients may read from.
+    pub(super) fn readable(&self, primary: u16) -> impl Iterator<Item = u16> + '_ {
+        self.readable[usize::from(primary)].iter().copied()
+    }
+
+    /// Returns the best node with the slots of a primary that `is_avoided` does not exclude, or the primary if all are
+    /// excluded. Also returns whether other nodes are left.
+    pub(super) fn best_node(
+        &self,
+        primary: u16,
+        options: &ClusterOptions,
+        is_avoided: impl Fn(&Address) -> bool,
+    ) -> (u16, bool) {
+        let is_preferred = |node: &TopologyNode| (node.role == Role::Replica) == options.reads_replicas;
+        let badness = |position: &u16| {
+            let node = &self.topology.nodes[usize::from(*position)];
+            let is_far = options.zone.is_some() && node.zone != options.zone;
+            (node.health == Health::Fail, !is_preferred(node), is_far)
+        };
+        let left = || self.readable(primary).filter(|node| !is_avoided(self.address(*node)));
+        let best = left().min_by_key(badness).unwrap_or(primary);
+        (best, left().nth(1).is_some())
     }
 }

@@ -9,8 +9,6 @@ use std::sync::Arc;
 
 #[cfg(feature = "tokio")]
 use super::AsyncClient;
-use super::Client;
-use super::batch;
 use super::columns::{
     BATCH_LEN_MAX, ColumnLookup, ProjectedRows, ReceivedValues, RowsOrValues, SelectedColumns, TABLE_CHANGES_MAX,
     TABLE_GUARDS, TableFound, Wanted,
@@ -18,6 +16,7 @@ use super::columns::{
 use super::error::ClientError;
 use super::request::{Get, GetColumns, GetSchema, KeyRequest, RequestError, Select, SelectedRow, TypedRequest};
 use super::retry::{Deadline, Retry};
+use super::{Client, batch};
 use crate::format::key::Key;
 use crate::protocol::native::Op;
 use crate::protocol::reader::Response;

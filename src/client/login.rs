@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::environment::own_variable;
+use super::address::own_variable;
 use crate::config_file;
 use crate::setting::Setting;
 

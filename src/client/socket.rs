@@ -1,7 +1,11 @@
-//! Connects to the Unix sockets of servers.
+//! Connects to the Unix sockets and TCP ports of servers.
 //!
-//! In: a path, a time-out, and the user that the server may run as. Out: a descriptor, or an error.
+//! In: an address, a time-out, and the user that the server may run as. Out: a connection, or an error.
 
+use std::io::{self, ErrorKind};
+#[cfg(feature = "tokio")]
+use std::net::SocketAddr;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -11,6 +15,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
+use super::address::{Address, TcpAddress};
 use super::error::{ClientError, Phase};
 use super::retry::Deadline;
 use super::server_user::check_peer;
@@ -72,4 +77,77 @@ fn address(path: &Path) -> Result<SocketAddrUnix, Errno> {
 pub(super) fn set_timeout(socket: impl AsFd, which: Timeout, timeout: Option<Duration>) -> Result<(), Errno> {
     let timeout = timeout.map(|timeout| timeout.clamp(Duration::from_micros(1), TIMEOUT_MAX));
     set_socket_timeout(socket, which, timeout)
+}
+
+/// Minimum time-out of an attempt to connect. The standard library rejects 0.
+const TIMEOUT_MIN: Duration = Duration::from_micros(1);
+
+/// Tries the addresses of the host in turn, and blocks the calling thread until the server's kernel accepts the connection.
+pub(super) fn connect_tcp(server: &Address, tcp: &TcpAddress, deadline: Deadline) -> Result<TcpStream, ClientError> {
+    let found = (&*tcp.host, tcp.port).to_socket_addrs().map_err(|error| unresolved(server, tcp, &error))?;
+    let mut failure = no_address();
+    for address in found {
+        let connected = match deadline.left() {
+            Some(left) => TcpStream::connect_timeout(&address, left.max(TIMEOUT_MIN)),
+            None => TcpStream::connect(address),
+        };
+        match connected.and_then(|stream| stream.set_nodelay(true).map(|()| stream)) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(tcp_error(server, failure, deadline))
+}
+
+/// Connects like [`connect_tcp`], without blocking the thread.
+#[cfg(feature = "tokio")]
+pub(super) async fn connect_tcp_task(
+    server: &Address,
+    tcp: &TcpAddress,
+    deadline: Deadline,
+) -> Result<tokio::net::TcpStream, ClientError> {
+    let resolved = within(deadline, tokio::net::lookup_host((&*tcp.host, tcp.port))).await;
+    let found: Vec<SocketAddr> = match resolved {
+        Ok(found) => found.collect(),
+        Err(error) if error.kind() == ErrorKind::TimedOut => return Err(tcp_error(server, error, deadline)),
+        Err(error) => return Err(unresolved(server, tcp, &error)),
+    };
+    let mut failure = no_address();
+    for address in found {
+        let connected = within(deadline, tokio::net::TcpStream::connect(address)).await;
+        match connected.and_then(|stream| stream.set_nodelay(true).map(|()| stream)) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(tcp_error(server, failure, deadline))
+}
+
+#[cfg(feature = "tokio")]
+async fn within<T>(deadline: Deadline, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match deadline.at() {
+        Some(at) => tokio::time::timeout_at(at.into(), work).await.map_err(|_| io::Error::from(ErrorKind::TimedOut))?,
+        None => work.await,
+    }
+}
+
+fn no_address() -> io::Error {
+    io::Error::new(ErrorKind::AddrNotAvailable, "the host has no address")
+}
+
+fn unresolved(server: &Address, tcp: &TcpAddress, error: &io::Error) -> ClientError {
+    let problem =
+        format!("the address of host {:?} cannot be found: {error}: correct the name, or use an IP address", tcp.host);
+    let error = io::Error::other(problem);
+    ClientError::Io { server: server.clone(), phase: Phase::Connect, error }
+}
+
+fn tcp_error(server: &Address, error: io::Error, deadline: Deadline) -> ClientError {
+    match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => {
+            let after = deadline.started.elapsed();
+            ClientError::TimedOut { server: server.clone(), phase: Phase::Connect, after }
+        }
+        _ => ClientError::connect(server, error),
+    }
 }

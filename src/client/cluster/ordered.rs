@@ -15,11 +15,9 @@ use crate::client::batch::{self, Guards};
 use crate::client::blocking::Client;
 use crate::client::columns::{BATCH_LEN_MAX, TABLE_CHANGES_MAX};
 use crate::client::error::ClientError;
-use crate::client::info::Info;
-use crate::client::key::{Bounds, KeyRange, OwnedKey};
 use crate::client::request::{
-    Ceiling, Count, FirstRow, Floor, GetInfo, GetPage, GetSchema, KeyRequest, LastRow, RequestError, Row, TypedRequest,
-    check_bounds, prefix_range,
+    Bounds, Ceiling, Count, FirstRow, Floor, GetInfo, GetPage, GetSchema, Info, KeyRange, KeyRequest, LastRow,
+    OwnedKey, RequestError, Row, TypedRequest, check_bounds, prefix_range,
 };
 use crate::cluster::SlotSet;
 use crate::format::KeyBounds;

@@ -6,8 +6,8 @@ use zerocopy::IntoBytes;
 
 use super::{RequestError, Row, TypedRequest, check_len};
 use crate::client::error::ClientError;
-use crate::client::key::{Bounds, OwnedKey};
-use crate::client::row_page::{GetPage, RowPage};
+
+use super::ranges::{Bounds, GetPage, OwnedKey, RowPage};
 use crate::format::key::Key;
 use crate::protocol::native::{Op, Request, push_long};
 use crate::protocol::reader::Response;

@@ -11,20 +11,20 @@ mod server;
 
 use super::error::ClientError;
 pub use super::error::RequestError;
-use super::key::{Bounds, key_at};
 use crate::format::KeyBounds;
 use crate::format::key::{KEY_LEN_MAX_BYTES, Key};
 use crate::protocol::native::Op;
 use crate::protocol::reader::Response;
 use crate::protocol::response::{PageError, Violation};
 
-pub use super::row_page::GetPage;
 pub use crate::format::Row;
 pub use columns::{GetSchema, Select};
 pub(super) use keys::KeyRequest;
 pub use keys::{Ceiling, Exists, Floor, Get, GetColumns, SelectedRow};
-pub use ranges::{Count, FirstRow, LastRow, prefix_range};
-pub use server::{Authenticate, GetGeneration, GetInfo, GetTopology, Ping, Reload, Rollback};
+pub(super) use ranges::Bounds;
+use ranges::key_at;
+pub use ranges::{Count, FirstRow, GetPage, KeyRange, LastRow, OwnedKey, RowPage, prefix_range};
+pub use server::{Authenticate, GetGeneration, GetInfo, GetTopology, Info, Ping, Reload, Rollback};
 
 /// Maximum number of bytes of a key that an error message shows.
 const KEY_SHOWN_MAX_BYTES: usize = 64;

@@ -1,18 +1,22 @@
-//! Requests for ranges of keys.
+//! Ranges of keys, and requests for their rows.
+//!
+//! In: a range, then the value of a response. Out: an encoded request, then checked rows.
 
 use std::ops::Bound;
 
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::{RequestError, Row, TypedRequest, check_bounds, check_len, decode_number};
 use crate::client::error::ClientError;
-use crate::client::key::{Bounds, KeyRange, OwnedKey, key_at};
-use crate::client::row_page::{GetPage, RowPage};
 use crate::format::KeyBounds;
 use crate::format::key::{Key, KeyKind};
-use crate::protocol::native::{Op, RangeHeader, push_long, range_flags};
+use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, Record};
+use crate::protocol::native::{Op, PAGE_LEN_MAX_BYTES, PageHeader, RangeHeader, push_long, range_flags};
 use crate::protocol::reader::Response;
+use crate::protocol::response::PageError;
 use crate::store::prefix_end;
+
+pub use crate::format::OwnedKey;
 
 impl<'k> GetPage<'k> {
     /// Requests the first rows of a range: at most `limit_rows`, or as many as fit into a page if `limit_rows` is 0.
@@ -175,4 +179,204 @@ fn encode_range(op: Op, bounds: &Bounds<'_>, backward: bool, limit_rows: u32, re
         end_len_bytes: (end.len() as u32).into(),
     };
     push_long(op, &[header.as_bytes(), start, end], requests);
+}
+
+/// Requests the first or the last rows of a range.
+#[derive(Clone, Copy, Debug)]
+pub struct GetPage<'k> {
+    pub(in crate::client) bounds: Bounds<'k>,
+    /// True if the last rows of the range are requested, and false if the first rows are requested.
+    pub(in crate::client) backward: bool,
+    /// Maximum number of rows; 0 requests as many rows as fit into a page.
+    pub(in crate::client) limit_rows: u32,
+}
+
+/// Consecutive rows from the start or the end of a range.
+///
+/// A page has at most 64 KiB of rows, or a single longer row. A page takes 4 bytes of memory per row in addition to the
+/// rows.
+#[derive(Clone, Debug)]
+pub struct RowPage {
+    kind: KeyKind,
+    /// Records, encoded as in the file.
+    records: Vec<u8>,
+    offsets_bytes: Vec<u32>,
+    rest: Option<KeyRange>,
+}
+
+impl RowPage {
+    /// Decodes a page. Checks that its rows are complete, that their keys are in ascending order and of the requested
+    /// kind, and that they are in the requested range.
+    pub(in crate::client) fn decode(request: &GetPage<'_>, page: &[u8]) -> Result<RowPage, PageError> {
+        let (header, records) = PageHeader::ref_from_prefix(page).map_err(|_| PageError::Truncated { row: 0 })?;
+        let (row_count, code, bits) = (header.row_count.get(), header.key_kind, header.align_bits);
+        let kind_error = PageError::KeyKind { code };
+        let kind = KeyKind::from_code(code.into()).ok_or(kind_error)?;
+        if request.bounds.kinds().any(|requested| requested != kind) {
+            return Err(kind_error);
+        }
+        if !(ALIGN_BYTES.ilog2()..=RECORD_ALIGN_MAX_BYTES.ilog2()).contains(&bits.into()) {
+            return Err(PageError::Align { bits });
+        }
+        if request.limit_rows > 0 && row_count > request.limit_rows {
+            return Err(PageError::RowCount { rows: row_count, rows_max: request.limit_rows });
+        }
+        if row_count > 1 && records.len() > PAGE_LEN_MAX_BYTES {
+            return Err(PageError::Len { len_bytes: records.len() });
+        }
+        let offsets_bytes = check_rows(request, kind, 1 << bits, row_count, records)?;
+        let more = match header.more.get() {
+            0 => false,
+            // A page without rows cannot announce more rows, because it would not show where the remaining rows begin.
+            1 if row_count > 0 => true,
+            more => return Err(PageError::MoreFlag { more }),
+        };
+        let mut page = RowPage { kind, records: records.to_vec(), offsets_bytes, rest: None };
+        page.rest = more.then(|| page.remaining(request));
+        Ok(page)
+    }
+
+    fn remaining(&self, request: &GetPage<'_>) -> KeyRange {
+        let mut rest = KeyRange::from(request.bounds);
+        if request.backward {
+            rest.end = Bound::Excluded(OwnedKey::from(self.row(0).0));
+        } else {
+            rest.start = Bound::Excluded(OwnedKey::from(self.row(self.len() - 1).0));
+        }
+        rest
+    }
+
+    /// Returns the kind of the table's keys.
+    pub fn key_kind(&self) -> KeyKind {
+        self.kind
+    }
+
+    /// Returns the number of rows.
+    pub fn len(&self) -> usize {
+        self.offsets_bytes.len()
+    }
+
+    /// Returns true if the page has no rows, which means that the range has none.
+    pub fn is_empty(&self) -> bool {
+        self.offsets_bytes.is_empty()
+    }
+
+    /// Returns the rows in ascending key order, even if the last rows of a range were requested.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Key<'_>, &[u8])> + ExactSizeIterator {
+        (0..self.len()).map(|row| self.row(row))
+    }
+
+    /// Returns the range to request next, which contains the remaining rows. Returns `None` if no rows remain.
+    pub fn rest(&self) -> Option<&KeyRange> {
+        self.rest.as_ref()
+    }
+
+    pub(in crate::client) fn take_rest(&mut self) -> Option<KeyRange> {
+        self.rest.take()
+    }
+
+    pub(in crate::client) fn row(&self, row: usize) -> (Key<'_>, &[u8]) {
+        let record = Record::at(self.kind, &self.records, self.offsets_bytes[row].into());
+        let record = record.expect("a record that was checked when the page was decoded");
+        (record.key(), record.value())
+    }
+}
+
+/// Checks all rows of a page, and returns the offset of each row in `records`.
+fn check_rows(
+    request: &GetPage<'_>,
+    kind: KeyKind,
+    align_bytes: usize,
+    row_count: u32,
+    records: &[u8],
+) -> Result<Vec<u32>, PageError> {
+    // The vector gets no initial capacity, because the announced number of rows is untrusted.
+    let mut offsets_bytes = Vec::new();
+    let (mut at_bytes, mut previous) = (0, None);
+    for row in 0..row_count {
+        let record = Record::at(kind, records, at_bytes as u64).ok_or(PageError::Truncated { row })?;
+        let key = record.key();
+        if key.as_bytes().is_some_and(<[u8]>::is_empty) {
+            return Err(PageError::EmptyKey { row });
+        }
+        if previous.is_some_and(|previous| key <= previous) {
+            return Err(PageError::KeyOrder { row });
+        }
+        if !request.bounds.contains(key) {
+            return Err(PageError::OutOfRange { row });
+        }
+        offsets_bytes.push(at_bytes as u32);
+        at_bytes += record.len_bytes(align_bytes);
+        if at_bytes > records.len() {
+            return Err(PageError::Truncated { row });
+        }
+        previous = Some(key);
+    }
+    match records.len() - at_bytes {
+        0 => Ok(offsets_bytes),
+        len_bytes => Err(PageError::TrailingBytes { len_bytes }),
+    }
+}
+
+/// A range of keys that owns its ends.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KeyRange {
+    pub(in crate::client) start: Bound<OwnedKey>,
+    pub(in crate::client) end: Bound<OwnedKey>,
+}
+
+impl KeyRange {
+    /// Creates a range from its ends.
+    pub fn new(start: Bound<OwnedKey>, end: Bound<OwnedKey>) -> Self {
+        KeyRange { start, end }
+    }
+
+    /// Returns the two ends, borrowed. Methods that take a range accept this pair.
+    pub fn bounds(&self) -> (Bound<Key<'_>>, Bound<Key<'_>>) {
+        (self.start.as_ref().map(OwnedKey::as_key), self.end.as_ref().map(OwnedKey::as_key))
+    }
+}
+
+impl From<Bounds<'_>> for KeyRange {
+    fn from(bounds: Bounds<'_>) -> Self {
+        KeyRange { start: bounds.start.map(OwnedKey::from), end: bounds.end.map(OwnedKey::from) }
+    }
+}
+
+/// A range of keys that borrows its ends.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::client) struct Bounds<'k> {
+    pub(in crate::client) start: Bound<Key<'k>>,
+    pub(in crate::client) end: Bound<Key<'k>>,
+}
+
+impl Bounds<'_> {
+    pub(in crate::client) const ALL: Bounds<'static> = Bounds { start: Bound::Unbounded, end: Bound::Unbounded };
+
+    /// Returns the kinds of the keys at the ends.
+    pub(in crate::client) fn kinds(&self) -> impl Iterator<Item = KeyKind> {
+        [self.start, self.end].into_iter().filter_map(key_at).map(|key| key.kind())
+    }
+
+    pub(in crate::client) fn contains(&self, key: Key<'_>) -> bool {
+        let is_after_start = match self.start {
+            Bound::Unbounded => true,
+            Bound::Included(start) => key >= start,
+            Bound::Excluded(start) => key > start,
+        };
+        is_after_start
+            && match self.end {
+                Bound::Unbounded => true,
+                Bound::Included(end) => key <= end,
+                Bound::Excluded(end) => key < end,
+            }
+    }
+}
+
+/// Returns the key at an end of a range, or `None` if the end is unbounded.
+pub(in crate::client) fn key_at(bound: Bound<Key<'_>>) -> Option<Key<'_>> {
+    match bound {
+        Bound::Unbounded => None,
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+    }
 }

@@ -6,8 +6,6 @@
 #[cfg(not(feature = "tls"))]
 mod disabled;
 #[cfg(feature = "tls")]
-mod problem;
-#[cfg(feature = "tls")]
 mod session;
 #[cfg(feature = "tls")]
 mod source;

@@ -12,8 +12,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-use super::problem::Trust;
-use super::session::TlsSession;
+use super::session::{TlsSession, Trust};
 use crate::client::options::TlsOptions;
 use crate::config_file::{self, PEM_LEN_MAX_BYTES};
 use crate::setting::Setting;
