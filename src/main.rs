@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
 use nix::sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ, SigSet};
-use rustix::process::Resource;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::flag;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
-use zero_kv::cli::completions::MoreCompletions;
 use zero_kv::cli::generate;
+use zero_kv::cli::generate::MoreCompletions;
 use zero_kv::server::{Config, Control, Inherited, Opened, ServerError};
 use zero_kv::store::Pace;
 
@@ -25,7 +25,6 @@ use kv_store::args::{Args, command};
 use kv_store::log::{self, Log};
 #[cfg(feature = "object-store")]
 use kv_store::published::Following;
-use kv_store::resource_limits::raise_limit;
 use kv_store::{inherited, settings_sources};
 
 fn main() -> ExitCode {
@@ -101,6 +100,20 @@ fn run(args: Args, inherited: Inherited, log: &Log) -> anyhow::Result<()> {
     }
     let control = server.control();
     Ok(server.run(signals.until_stop(control))?)
+}
+
+/// Raises the soft limit of a resource to its hard limit. Log lines state the limit in `unit`.
+fn raise_limit(resource: Resource, unit: &str) {
+    let Rlimit { current, maximum } = getrlimit(resource);
+    if current == maximum {
+        return;
+    }
+    let number = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
+    let (from, to) = (number(current), number(maximum));
+    match setrlimit(resource, Rlimit { current: maximum, maximum }) {
+        Ok(()) => info!("limit of {unit} raised from {from} to {to}"),
+        Err(error) => warn!("limit of {unit} cannot be raised from {from} to {to}: {error}"),
+    }
 }
 
 /// Opens and checks the file. Returns `None` if a signal stops the program first.

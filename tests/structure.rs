@@ -287,9 +287,9 @@ fn zkv_prints_only_through_its_module_of_output() {
         [
             // The screen, and numbers.
             "src/bin/zkv/dump",
+            "src/bin/zkv/key_lines",
             "src/bin/zkv/lookup",
             "src/bin/zkv/output",
-            "src/bin/zkv/slot",
             "src/bin/zkv/top",
         ]
     );

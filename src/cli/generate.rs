@@ -1,14 +1,16 @@
 //! The option `--generate FOLDER` of each program, which writes man pages and shell completions.
+//!
+//! In: the definition of a program's command line. Out: files in a folder.
 
+use std::env;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::{env, io, io::Write};
 
 use clap::{Arg, Command, value_parser};
 
-use super::completions::MoreCompletions;
 #[cfg(feature = "full")]
-use super::generated_files::generate;
+use files::generate;
 
 /// Name of the option, without dashes.
 const GENERATE: &str = "generate";
@@ -50,4 +52,124 @@ pub fn run_if_requested(command: impl FnOnce() -> Command, more: MoreCompletions
 #[cfg(not(feature = "full"))]
 fn generate(_: Command, _: &MoreCompletions, _: &std::path::Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without the feature full"))
+}
+
+/// Code of shells that completes what the definition of a command line does not contain.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MoreCompletions {
+    /// Follows the generated code for bash.
+    pub bash: &'static str,
+    /// Follows the generated functions for zsh, and precedes the call of the function for the program.
+    pub zsh: &'static str,
+    /// Follows the generated code for fish.
+    pub fish: &'static str,
+}
+
+/// Generates the files in memory, and writes them into a folder.
+#[cfg(feature = "full")]
+mod files {
+    use std::ffi::OsStr;
+    use std::io;
+    use std::path::{Path, PathBuf};
+
+    use clap::Command;
+    use clap_complete::{Generator, Shell};
+    use clap_mangen::Man;
+    use clap_mangen::roff::{Roff, bold, roman};
+
+    use super::MoreCompletions;
+    use crate::cli::examples::HEADING;
+    use crate::folder::{Folder, folder_of};
+
+    /// The start of the code after the functions for zsh.
+    const ZSH_END: &str = "\nif [ \"$funcstack[1]\" = ";
+
+    pub(super) fn generate(mut command: Command, more: &MoreCompletions, folder: &Path) -> io::Result<()> {
+        let name = command.get_name().to_owned();
+        // Files are generated in memory, because clap's generators would follow symbolic links that other users may have
+        // created in `folder`.
+        let folder = output_folder(folder)?;
+        // The command `help` gets no man page. Completions are generated after the man pages, because generating
+        // completions adds the command `help`.
+        let mut documented = command.clone().disable_help_subcommand(true);
+        documented.build();
+        generate_man_pages(documented, &subfolder(&folder, "man1")?)?;
+        for (shell, folder_name) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
+            let mut generated = Vec::new();
+            clap_complete::generate(shell, &mut command, &name, &mut generated);
+            let generated = String::from_utf8(generated).map_err(io::Error::other)?;
+            let completions = with_more(&generated, shell, more);
+            subfolder(&folder, folder_name)?.write(shell.file_name(&name), completions.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Opens the folder at a path, or creates it. A link at the path is not followed, because another user may have created it.
+    fn output_folder(path: &Path) -> io::Result<Folder> {
+        // Without a slash at its end, which would follow a link.
+        let path: PathBuf = path.components().collect();
+        match path.file_name().and_then(OsStr::to_str) {
+            Some(name) => Folder::create_all(folder_of(&path))?.create_subfolder(name),
+            None => Folder::create_all(&path),
+        }
+    }
+
+    /// Opens a folder in the folder of generated files, or creates it.
+    fn subfolder(folder: &Folder, name: &str) -> io::Result<Folder> {
+        folder.create_subfolder(name).map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}: remove it", folder.path().join(name).display()))
+        })
+    }
+
+    /// Adds the code for a shell to the generated code.
+    fn with_more(generated: &str, shell: Shell, more: &MoreCompletions) -> String {
+        match shell {
+            Shell::Bash => format!("{generated}{}", more.bash),
+            Shell::Fish => format!("{generated}{}", more.fish),
+            _ => {
+                let end = generated.rfind(ZSH_END).expect("clap generates the call of the function");
+                let (functions, call) = generated.split_at(end);
+                format!("{functions}{}{call}", more.zsh)
+            }
+        }
+    }
+
+    /// Writes the man page of a command and of each of its subcommands.
+    fn generate_man_pages(command: Command, folder: &Folder) -> io::Result<()> {
+        for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+            generate_man_pages(subcommand.clone(), folder)?;
+        }
+        let examples = command.get_after_long_help().map(ToString::to_string);
+        let version = command.get_version().unwrap_or(env!("CARGO_PKG_VERSION")).to_owned();
+        let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+        // The examples get their own section. clap_mangen would name the section EXTRA, and join the lines.
+        let page = Man::new(command.after_long_help(None)).source(format!("{name} {version}")).manual("Zero-KV");
+        let mut rendered = Vec::new();
+        page.render(&mut rendered)?;
+        if let Some(examples) = examples {
+            rendered.extend_from_slice(&render_examples(&examples));
+        }
+        folder.write(page.get_filename(), &rendered)
+    }
+
+    /// Renders the text that [`crate::cli::examples::add_examples`] has added to the help of a command.
+    fn render_examples(text: &str) -> Vec<u8> {
+        let mut page = Roff::new();
+        page.control("SH", ["EXAMPLES"]);
+        for line in text.lines().filter(|line| *line != HEADING) {
+            match line.trim_start() {
+                command if command.starts_with("$ ") => {
+                    page.control("RS", ["4"])
+                        .control("nf", [])
+                        .text([bold(command)])
+                        .control("fi", [])
+                        .control("RE", []);
+                }
+                what => {
+                    page.control("PP", []).text([roman(what)]);
+                }
+            }
+        }
+        page.to_roff().into_bytes()
+    }
 }

@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::address::Address;
 use super::batch::{Batch, EncodeRequest, VisitResponse};
 use super::columns::SelectedColumns;
-use super::error::{ClientError, Phase, Refusal};
+use super::error::{ClientError, Phase};
 use super::options::Options;
 use super::retry::Deadline;
 use super::tls::TlsSession;
@@ -256,7 +256,7 @@ impl Pipeline {
 
     fn closed(&self, server: Address) -> ClientError {
         match self.has_received {
-            false => ClientError::Refused { server, reason: Refusal::Closed },
+            false => ClientError::Refused { server },
             true => {
                 let PartialResponse { part, arrived_bytes, expected_bytes } = self.reader.partial();
                 ClientError::Closed { server, part, arrived_bytes, expected_bytes }

@@ -9,11 +9,10 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{ArgGroup, Command, CommandFactory, Parser, ValueEnum};
 use nix::unistd::{Group, User};
+use zero_kv::cli::args::ReplaceArgs;
 use zero_kv::cli::examples::{CommandExamples, add_examples};
 use zero_kv::cli::generate;
-use zero_kv::cli::number::{parse_count, parse_u32};
-use zero_kv::cli::replace_args::ReplaceArgs;
-use zero_kv::cli::size::parse_size;
+use zero_kv::cli::values::{parse_count, parse_size, parse_u32};
 use zero_kv::client::SOCKET_VARIABLE;
 use zero_kv::cluster::NodeAddress;
 use zero_kv::server::{

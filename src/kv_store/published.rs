@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use zero_kv::cli::names::parse_name;
-use zero_kv::cli::size::parse_rate;
+use zero_kv::cli::args::parse_url;
+use zero_kv::cli::values::{parse_name, parse_rate};
 use zero_kv::slots::SlotRange;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -41,16 +41,6 @@ pub(crate) struct PublishedArgs {
     /// Report that the server is in this zone, such as a data center, so that a rollout can proceed zone by zone
     #[arg(long, value_name = "ZONE", requires = "from", value_parser = parse_zone)]
     zone: Option<String>,
-}
-
-#[cfg(feature = "object-store")]
-fn parse_url(text: &str) -> Result<String, &'static str> {
-    Ok(text.to_owned())
-}
-
-#[cfg(not(feature = "object-store"))]
-fn parse_url(_: &str) -> Result<String, &'static str> {
-    Err("this program was built without the feature object-store: build it with the feature object-store or full")
 }
 
 /// Parses the name of a zone. An empty text, as an environment variable may have it, is no zone.

@@ -12,11 +12,10 @@ use zero_kv::DEFAULT_FILE;
 use zero_kv::bake::{
     BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Shards, TypedColumns, ValueSpec, Verify, parse_types,
 };
+use zero_kv::cli::args::{GenerationArgs, ReplaceArgs, parse_url};
 use zero_kv::cli::examples::{CommandExamples, add_examples};
 use zero_kv::cli::generate;
-use zero_kv::cli::generation_args::{GenerationArgs, parse_url};
-use zero_kv::cli::replace_args::ReplaceArgs;
-use zero_kv::cli::size::parse_size;
+use zero_kv::cli::values::parse_size;
 #[cfg(feature = "object-store")]
 use zero_kv::replace::ReplaceRules;
 use zero_kv::slots::SlotRange;

@@ -4,7 +4,6 @@ mod args;
 mod files;
 mod progress;
 mod publishing;
-mod remedies;
 mod report;
 mod signals;
 
@@ -15,21 +14,18 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use clap::FromArgMatches;
-use zero_kv::bake::{self, Cancel, Input, Options, Shards};
-use zero_kv::cli::causes::WithCauses;
-use zero_kv::cli::completions::MoreCompletions;
-use zero_kv::cli::generate;
-use zero_kv::cli::whole_file;
-use zero_kv::printable::Printable;
-
 use args::{Args, BakeArgs, Command, MergeArgs, OutputArgs, command};
+use clap::FromArgMatches;
 use files::{NamedFile, Role};
 use progress::ProgressDisplay;
 use publishing::Publisher;
-use remedies::explain;
 use report::Baked;
 use signals::Signals;
+use zero_kv::bake::{self, BakeError, Cancel, Input, Options, Remedy, Shards};
+use zero_kv::cli::generate::MoreCompletions;
+use zero_kv::cli::stderr::WithCauses;
+use zero_kv::cli::{generate, whole_file};
+use zero_kv::printable::Printable;
 
 /// The file name on the command line that stands for standard output.
 const STDOUT: &str = "-";
@@ -146,4 +142,41 @@ fn print_report(args: &OutputArgs, baked: &Baked, took: Duration) -> anyhow::Res
         false => whole_file::write_whole(path, text.as_bytes()),
     };
     written.with_context(|| format!("{} is in place, but its report could not be written", args.output.display()))
+}
+
+/// Returns the message of the error, followed by the command-line options that can avoid the failure.
+fn explain(error: &BakeError) -> anyhow::Error {
+    let flags: Vec<_> = error.remedies().into_iter().filter_map(flag).collect();
+    match flags.is_empty() {
+        true => anyhow::anyhow!("{error}"),
+        false => anyhow::anyhow!("{error} ({})", flags.join(", ")),
+    }
+}
+
+fn flag(remedy: Remedy) -> Option<&'static str> {
+    Some(match remedy {
+        Remedy::ChooseKey => "--key",
+        Remedy::ChooseValue => "--value",
+        Remedy::ChooseColumns => "--columns",
+        Remedy::UseTypedColumns => "--typed",
+        Remedy::DeclareTypes => "--types",
+        Remedy::MakeNullable => "--types NAME:TYPE?",
+        Remedy::CastBase => "--cast",
+        Remedy::ChooseDeleteColumn => "--delete-column",
+        Remedy::ReadHeader => "--header",
+        Remedy::SetDelimiter => "--delimiter",
+        Remedy::ChooseKeyKind => "--keys u64 or --keys bytes",
+        Remedy::TakeKeysAsBytes => "--keys bytes",
+        Remedy::TakeKeysAsBase => "--keys auto",
+        Remedy::KeepOneDuplicate => "--duplicates first or --duplicates last",
+        Remedy::AllowMoreBadRows => "--max-bad-rows",
+        Remedy::UseAsBase => "--base, or baker merge",
+        Remedy::BakeShards => "--shards",
+        Remedy::ChooseShards => "--shards or --shard-size",
+        Remedy::AllowMoreMemory => "--memory",
+        Remedy::UseFewerThreads => "--threads",
+        Remedy::ChooseTempDir => "--temp-dir",
+        Remedy::ChangeRule(setting) => setting.option(),
+        _ => return None,
+    })
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use zero_kv::bake::{Progress, Stage, StageFacts};
-use zero_kv::cli::live_bar::live_bar;
+use zero_kv::cli::stderr::live_bar;
 use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
 

@@ -16,7 +16,7 @@ mod with_store {
 
     use anyhow::{Context, anyhow};
     use zero_kv::cli::publishing::NewGeneration;
-    use zero_kv::cli::transfer_display::TransferDisplay;
+    use zero_kv::cli::publishing::TransferDisplay;
     use zero_kv::publish::{Change, PublishError, ShardFile};
 
     use super::{Args, Baked, Cancel, OutputArgs};
@@ -55,15 +55,13 @@ mod with_store {
                 PublishError::Canceled => {
                     anyhow!("canceled: readers see nothing of it: publish the file with zkv publish")
                 }
-                error => match NewGeneration::option_for(&error) {
-                    Some(option) => anyhow!("{error} ({option})"),
-                    None => error.into(),
-                },
+                error => NewGeneration::explain(error),
             });
             let manifest =
                 published.with_context(|| format!("{} is in place, but not published", output.output.display()))?;
             if !output.quiet {
-                let line = zero_kv::printable::Printable(generation.summary(&manifest, started.elapsed()));
+                let line =
+                    zero_kv::printable::Printable(generation.summary(&manifest, started.elapsed().as_secs_f64()));
                 // With `--report -`, only the report goes to standard output.
                 let _ = match output.report.as_deref() == Some(Path::new(STDOUT)) {
                     true => writeln!(io::stderr(), "{line}"),

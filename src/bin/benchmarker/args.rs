@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory, FromArgMatches, Parser};
+use zero_kv::cli::args::ServerArgs;
 use zero_kv::cli::examples::{CommandExamples, add_examples};
 use zero_kv::cli::generate;
-use zero_kv::cli::server_args::ServerArgs;
 use zero_kv::client::{Address, SOCKET_VARIABLE, default_address};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
 
 use crate::ceiling::SERVE_CANNED;
 use crate::keys::Distribution;
+use crate::load::Plan;
 use crate::mix::{Op, OpMix};
-use crate::plan::Plan;
 use crate::wire::Protocol;
 
 /// Maximum value of `--seconds` and of `--warmup`: about three years. Adding a longer time to the clock could overflow.

@@ -19,7 +19,7 @@ use zero_kv::Lookup;
 use zero_kv::client::AsyncStream;
 
 use crate::keys::{KeyDraw, Pipeline, Table};
-use crate::plan::{Clock, Plan};
+use crate::load::{Clock, Plan};
 use crate::responses::ResponseReader;
 use crate::tally::Tally;
 

@@ -17,14 +17,12 @@ use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::Distribution as _;
 use rand_distr::weighted::WeightedAliasIndex;
-use zero_kv::Lookup;
 use zero_kv::client::OwnedKey;
 use zero_kv::protocol::native::{KEY_LEN_MAX_BYTES, ResponseHeader, Status};
-use zero_kv::{Key, KeyKind, LookupError, MappedStore};
+use zero_kv::{Key, KeyKind, Lookup, LookupError, MappedStore};
 
 use crate::canned::Canned;
-use crate::columns::ColumnEncoding;
-use crate::floor_encoding::FloorEncoding;
+use crate::encoding::Encoding;
 use crate::mix::{Op, OpMix};
 use crate::wire::{Protocol, Requests};
 
@@ -53,45 +51,6 @@ enum RowChoice {
     Zipf(WeightedAliasIndex<f64>),
     /// The rows after the previous pipeline's rows.
     Sequential,
-}
-
-/// The encoding of a row in the responses to the requests that a table encodes.
-pub(crate) enum Encoding {
-    /// The value of the key, for `get` requests.
-    Value,
-    /// The key and the value of the floor, for `floor` requests.
-    Floor(FloorEncoding),
-    /// Columns of the row, for requests for columns.
-    Columns(ColumnEncoding),
-}
-
-impl Encoding {
-    /// Returns the op of the requests.
-    fn op(&self) -> Op {
-        match self {
-            Encoding::Value => Op::Get,
-            Encoding::Floor(_) => Op::Floor,
-            Encoding::Columns(encoding) => encoding.op,
-        }
-    }
-
-    /// Returns the header of the response with a row.
-    fn response_header(&self, key: Key<'_>, value: &[u8]) -> anyhow::Result<ResponseHeader> {
-        Ok(match self {
-            Encoding::Value => ResponseHeader::of_value(value.len()).expect("a file has no value that is too long"),
-            Encoding::Floor(encoding) => encoding.response_header(key, value.len()),
-            Encoding::Columns(encoding) => encoding.response_header(value)?,
-        })
-    }
-
-    fn push_request(&self, key: Key<'_>, requests: &mut Requests) {
-        match self {
-            Encoding::Columns(encoding) if encoding.op == Op::Hmget => {
-                requests.push_with(|request| encoding.write_hmget(key, request));
-            }
-            encoding => requests.push(encoding.op(), key),
-        }
-    }
 }
 
 /// The baked file, and a request and the expected response for each row.
@@ -373,11 +332,6 @@ mod tests {
         }
         assert!(longer + changed == 1_000 && longer > 100 && changed > 100, "{longer} {changed}");
     }
-}
-
-#[cfg(test)]
-mod random_tests {
-    use super::*;
 
     #[test]
     fn different_seeds_and_clients_get_different_random_numbers() {

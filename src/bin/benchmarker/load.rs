@@ -1,21 +1,24 @@
-//! Runs all clients, and adds up their results.
+//! The plan of a run, its phases, and its clients, whose results are added up.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
-use zero_kv::cli::live_bar::live_bar;
-use zero_kv::client::AsyncStream;
+use zero_kv::cli::stderr::live_bar;
+use zero_kv::client::{AsyncStream, Options};
 use zero_kv::protocol::native::{RESPONSE_HEADER_LEN_BYTES, ResponseHeader, Status};
 use zerocopy::IntoBytes;
 
+use crate::canned::Canned;
 use crate::client::{Client, lock};
 use crate::keys::Table;
-use crate::plan::{Clock, Plan};
+use crate::mix::OpMix;
 use crate::tally::{Interval, Tally};
+use crate::wire::Protocol;
 
 /// Number of tallies per processor. Clients share tallies, because each tally has a histogram: 10,000 histograms would
 /// need gigabytes, and a hundred would fill the processor's caches. A client locks its tally once per pipeline.
@@ -253,5 +256,49 @@ impl LiveLine {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// The parameters of a run.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    /// The text of the server's address.
+    pub(crate) socket: PathBuf,
+    /// How to connect to the server.
+    pub(crate) options: Options,
+    pub(crate) protocol: Protocol,
+    pub(crate) clients: usize,
+    pub(crate) pipeline_requests: usize,
+    pub(crate) measure: Duration,
+    pub(crate) warmup: Duration,
+    pub(crate) seed: u64,
+    pub(crate) mix: OpMix,
+    pub(crate) verify: bool,
+    /// Scheduled requests per second of all clients together. Without a rate, each client sends its next pipeline as
+    /// soon as it has all responses to the previous one.
+    pub(crate) rate: Option<u64>,
+    /// Length of the intervals that are recorded separately. `None` if no intervals are recorded.
+    pub(crate) interval: Option<Duration>,
+    /// The expected responses of a server that sends canned responses. `None` for a server that looks keys up.
+    pub(crate) canned: Option<Arc<Canned>>,
+}
+
+/// The times at which the phases of a run begin and end.
+#[derive(Clone, Copy)]
+pub(crate) struct Clock {
+    pub(crate) start: Instant,
+    /// The end of the warm-up. For pipelines that start before this time, only errors are counted.
+    pub(crate) measured_from: Instant,
+    /// The end of the run. After this time, a client sends at most one more pipeline. Without `--rate`, this is its
+    /// first measured pipeline, if it has sent none yet. With `--rate`, this is a pipeline that was scheduled before
+    /// this time, unless the client's next pipeline after it is also due: then the client sends neither.
+    pub(crate) end: Instant,
+}
+
+impl Clock {
+    pub(crate) fn starting_now(plan: &Plan) -> Self {
+        let start = Instant::now();
+        let measured_from = start + plan.warmup;
+        Clock { start, measured_from, end: measured_from + plan.measure }
     }
 }

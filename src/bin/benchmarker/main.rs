@@ -1,27 +1,23 @@
 //! `benchmarker`: saturates a server with requests and measures it.
 //!
-//! This file contains the main sequence and the exit status. [`args`] parses the command line into a [`plan`]. [`keys`]
-//! draws keys, [`wire`] encodes requests in a protocol, [`load`] runs the clients, and [`client`] is one client.
-//! [`columns`] encodes requests for columns.
-//! [`responses`] checks the responses, [`tally`] counts them, and [`report`] formats the results.
+//! This file contains the main sequence and the exit status. [`args`] parses the command line into a plan. [`keys`] draws
+//! keys, [`wire`] encodes requests in a protocol, [`encoding`] encodes the expected responses, [`load`] runs the clients,
+//! and [`client`] is one client. [`responses`] checks the responses, [`tally`] counts them, and [`report`] formats the
+//! results.
 
 mod args;
 mod canned;
-mod canned_server;
 mod ceiling;
 mod client;
-mod columns;
-mod floor_encoding;
+mod encoding;
 mod keys;
 mod load;
 mod memory;
 mod mix;
 mod page;
-mod plan;
 mod report;
 mod resp;
 mod responses;
-mod rounds;
 mod svg;
 mod sweep;
 mod tally;
@@ -32,21 +28,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use zero_kv::Lookup;
-use zero_kv::cli::causes::WithCauses;
-use zero_kv::cli::completions::MoreCompletions;
-use zero_kv::cli::{generate, whole_file};
-use zero_kv::printable::{Printable, PrintableWriter};
-use zero_kv::{KeyKind, MappedStore, Store, StoreError};
-
 use args::{Args, command};
-use columns::ColumnEncoding;
-use floor_encoding::FloorEncoding;
-use keys::{Encoding, Table};
+use encoding::{ColumnEncoding, Encoding, FloorEncoding};
+use keys::Table;
 use load::Outcome;
 use memory::ServerProcess;
 use mix::Op;
 use report::Report;
+use zero_kv::cli::generate::MoreCompletions;
+use zero_kv::cli::stderr::WithCauses;
+use zero_kv::cli::{generate, whole_file};
+use zero_kv::printable::{Printable, PrintableWriter};
+use zero_kv::{KeyKind, Lookup, MappedStore, Store, StoreError};
 
 /// Maximum number of failed clients whose errors are printed.
 const CLIENTS_LISTED_MAX: usize = 10;
@@ -57,7 +50,7 @@ fn main() -> ExitCode {
     }
     let args = Args::parse_and_check();
     let ended = match args.serve_canned {
-        Some(response_len_bytes) => canned_server::run(response_len_bytes),
+        Some(response_len_bytes) => canned::serve_until_stdin_closes(response_len_bytes),
         None => run(&args),
     };
     match ended {
@@ -118,7 +111,7 @@ async fn measure(args: &Args, table: &Arc<Table>) -> anyhow::Result<()> {
     };
     let plan = args.plan()?;
     let (outcome, ceiling) = match args.ceiling {
-        true => rounds::run(&plan, table).await?,
+        true => ceiling::run(&plan, table).await?,
         false => (load::run(&plan, table).await?, None),
     };
     let memory = server.map(|server| server.after_run(table.store.len(), table.store.file_len_bytes()));

@@ -8,10 +8,10 @@ use indicatif::{HumanCount, HumanFloatCount};
 use serde::Serialize;
 
 use crate::args::Args;
+use crate::ceiling::{CeilingOutcome, Round};
 use crate::keys::Distribution;
 use crate::load::Outcome;
 use crate::memory::{JsonMemory, Memory};
-use crate::rounds::{CeilingOutcome, Round};
 use crate::wire::Protocol;
 
 /// The reported quantiles and their names.

@@ -272,7 +272,8 @@ fn status_name(code: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{Distribution, Encoding};
+    use crate::encoding::Encoding;
+    use crate::keys::Distribution;
     use zero_kv::bake::{self, Keys, Options};
     use zero_kv::protocol::native::ResponseHeader;
     use zero_kv::{Key, KeyKind, MappedStore};

@@ -12,8 +12,7 @@ use indicatif::HumanCount;
 use serde::Serialize;
 
 use crate::keys::Table;
-use crate::load::{self, Outcome};
-use crate::plan::Plan;
+use crate::load::{self, Outcome, Plan};
 use crate::report::rounded;
 
 const STEPS_MAX: usize = 24;

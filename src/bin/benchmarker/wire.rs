@@ -291,11 +291,6 @@ mod tests {
         let expected = b"\0\x01\0\x01\0\0\0\x0aten bytes!\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\x08eight of";
         assert_eq!(requests.as_bytes().escape_ascii().to_string(), expected.escape_ascii().to_string());
     }
-}
-
-#[cfg(test)]
-mod frames_tests {
-    use super::*;
 
     #[test]
     fn copied_frames_keep_their_bytes_and_bounds() {

@@ -13,11 +13,10 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{anyhow, bail};
-use zero_kv::Lookup;
 use zero_kv::client::ClientError;
 use zero_kv::format::key::KEY_LEN_MAX_BYTES;
 use zero_kv::store::MappedRows;
-use zero_kv::{Key, KeyKind, MappedStore};
+use zero_kv::{Key, KeyKind, Lookup, MappedStore};
 
 use crate::args::RangeArgs;
 
@@ -290,11 +289,6 @@ mod tests {
         let error = keys_of(b"a\nb\\q\n", 100, escapes).unwrap_err().to_string();
         assert!(error.starts_with("standard input, line 2: "), "{error}");
     }
-}
-
-#[cfg(test)]
-mod keys_tests {
-    use super::*;
 
     #[test]
     fn unescape_reverses_escape_ascii_and_rejects_invalid_escapes() {

@@ -4,11 +4,9 @@
 //! looks up keys of the table in random order, one batch after another. `benchmarker` measures a server under the load
 //! of many clients.
 
-use std::fmt;
-use std::io;
 use std::sync::OnceLock;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, io, thread};
 
 use anyhow::{Context, anyhow, bail};
 use hdrhistogram::Histogram;
@@ -21,8 +19,8 @@ use zero_kv::Key;
 use zero_kv::client::OwnedKey;
 
 use crate::args::{BenchArgs, RangeArgs};
-use crate::deadline::THREAD_ERROR;
 use crate::output::print_report;
+use crate::server::THREAD_ERROR;
 use crate::table::{Scan, Table};
 
 /// Maximum number of distinct keys to look up.

@@ -1,16 +1,19 @@
-//! The columns of a typed table that a command writes, and their cells as text and JSON.
+//! The columns of a typed table that a command writes, and rows as CSV and JSON, with or without columns.
 //!
-//! In: a schema, the names of the chosen columns, and the values of rows. Out: cells. This module does not depend on
-//! the source of the rows.
+//! In: a schema, the names of the chosen columns, and rows. Out: fields of CSV records and JSON objects. This module does
+//! not depend on the source of the rows.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use anyhow::anyhow;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use zero_kv::Key;
+use zero_kv::csv_text::csv_error;
 use zero_kv::printable::Printable;
 use zero_kv::typed::{ColumnError, Projection, Schema, TypedRow, Value, write_text};
 
-use crate::output::hex;
+use crate::output::{hex, with_text};
 
 /// The name of the key's field if the schema has no name for the key.
 const KEY_NAME: &str = "key";
@@ -76,20 +79,12 @@ impl Columns {
     pub(crate) fn schema(&self) -> &Schema {
         &self.schema
     }
-
-    /// Writes each cell as a field of a JSON object: see [`serialize_cell`].
-    pub(crate) fn serialize_cells<M: SerializeMap>(&self, map: &mut M, cells: &[Value<'_>]) -> Result<(), M::Error> {
-        self.names().zip(cells).try_for_each(|(name, cell)| serialize_cell(map, name, cell))
-    }
 }
 
-/// Writes a cell as a field of a JSON object: see [`JsonCell`]. If bytes are not UTF-8, the field contains hexadecimal
-/// digits, and the name of the field ends in `_hex`.
+/// Writes a cell as a field of a JSON object: see [`JsonCell`] and [`serialize_bytes`].
 pub(crate) fn serialize_cell<M: SerializeMap>(map: &mut M, name: &str, cell: &Value<'_>) -> Result<(), M::Error> {
     match cell {
-        Value::Bytes(bytes) if str::from_utf8(bytes).is_err() => {
-            map.serialize_entry(&format!("{name}_hex"), &hex(bytes))
-        }
+        Value::Bytes(bytes) => serialize_bytes(map, name, bytes),
         cell => map.serialize_entry(name, &JsonCell(*cell)),
     }
 }
@@ -136,5 +131,82 @@ impl Serialize for JsonCell<'_> {
             }
             cell => serializer.serialize_str(&String::from_utf8_lossy(&text(&cell))),
         }
+    }
+}
+
+/// The value of a row that is written.
+pub(crate) enum RowValue<'a> {
+    Bytes(&'a [u8]),
+    Cells(&'a Columns, Vec<Value<'a>>),
+}
+
+impl<'a> RowValue<'a> {
+    /// Splits the value into cells if the table has columns.
+    pub(crate) fn new(columns: Option<&'a Columns>, value: &'a [u8]) -> Result<RowValue<'a>, ColumnError> {
+        Ok(match columns {
+            Some(columns) => RowValue::Cells(columns, columns.cells(value)?),
+            None => RowValue::Bytes(value),
+        })
+    }
+
+    /// Calls `write` with the value, or with the text of each cell.
+    pub(crate) fn for_each_field(&self, mut write: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        match self {
+            RowValue::Bytes(value) => write(value),
+            RowValue::Cells(_, cells) => cells.iter().try_for_each(|cell| write(&text(cell))),
+        }
+    }
+}
+
+/// Writes a record with the keys, and the value or the text of each cell.
+pub(crate) fn write_csv<W: Write>(
+    csv: &mut csv::Writer<W>,
+    keys: [Option<Key<'_>>; 2],
+    value: Option<&RowValue<'_>>,
+) -> io::Result<()> {
+    let mut write = |field: &[u8]| csv.write_field(field).map_err(csv_error);
+    keys.into_iter().flatten().try_for_each(|key| with_text(key, &mut write))?;
+    value.map_or(Ok(()), |value| value.for_each_field(&mut write))?;
+    csv.write_record(None::<&[u8]>).map_err(csv_error)
+}
+
+/// A JSON object with a field for each key, value, or cell that is written. See [`serialize_bytes`].
+pub(crate) struct JsonRow<'a> {
+    pub(crate) requested: Option<Key<'a>>,
+    pub(crate) key: Option<Key<'a>>,
+    pub(crate) value: Option<&'a RowValue<'a>>,
+}
+
+impl Serialize for JsonRow<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let key_name = match self.value {
+            Some(RowValue::Cells(columns, _)) => columns.key_name(),
+            _ => "key",
+        };
+        for (name, key) in [("asked", self.requested), (key_name, self.key)] {
+            match key {
+                None => {}
+                Some(Key::U64(number)) => map.serialize_entry(name, &number)?,
+                Some(Key::Bytes(bytes)) => serialize_bytes(&mut map, name, bytes)?,
+            }
+        }
+        match self.value {
+            None => {}
+            Some(RowValue::Bytes(value)) => serialize_bytes(&mut map, "value", value)?,
+            Some(RowValue::Cells(columns, cells)) => {
+                columns.names().zip(cells).try_for_each(|(name, cell)| serialize_cell(&mut map, name, cell))?;
+            }
+        }
+        map.end()
+    }
+}
+
+/// Writes bytes as a field of a JSON object: text or, if the bytes are not UTF-8, hexadecimal digits in a field whose name
+/// ends in `_hex`.
+fn serialize_bytes<M: SerializeMap>(map: &mut M, name: &str, bytes: &[u8]) -> Result<(), M::Error> {
+    match str::from_utf8(bytes) {
+        Ok(text) => map.serialize_entry(name, text),
+        Err(_) => map.serialize_entry(&format!("{name}_hex"), &hex(bytes)),
     }
 }

@@ -10,29 +10,23 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{anyhow, bail};
-use serde::Serialize;
-use zero_kv::Lookup;
-use zero_kv::MappedStore;
 use zero_kv::cli::whole_file::WholeFile;
+use zero_kv::csv_text::csv_error;
 use zero_kv::special_file::open_special;
 use zero_kv::store::{MappedRows, WatchedFile};
-use zero_kv::{KeyKind, LookupError};
+use zero_kv::typed::{Column, Value};
+use zero_kv::{Key, KeyKind, Lookup, LookupError, MappedStore};
 
 use crate::args::{DumpArgs, DumpFormat};
-use crate::columns::Columns;
+use crate::columns::{Columns, JsonRow, RowValue, write_csv};
 use crate::output::{
-    JsonKey, RowOutput, buffered, csv_writer, ignore_closed_pipe, json_value, write_json_line, write_record,
+    DisplayKey, JsonKey, RowOutput, buffered, csv_writer, ignore_closed_pipe, json_value, write_json_line,
 };
+#[cfg(feature = "parquet")]
+use crate::parquet_dump::write_parquet;
 use crate::table::open_whole;
-use crate::typed_dump;
 
 const NOT_TEXT: &str = "dump the table as CSV (--format csv)";
-
-#[derive(Serialize)]
-struct JsonRow<'a> {
-    key: JsonKey<'a>,
-    value: &'a str,
-}
 
 pub(crate) fn dump(args: &DumpArgs) -> anyhow::Result<bool> {
     let output = Output::open(&args.output, &args.file)?;
@@ -62,19 +56,13 @@ fn write(
         return write_parquet(output, rows, key_kind, columns);
     }
     let output = RowOutput::new(output.try_clone()?);
-    match (format, columns) {
-        (DumpFormat::Csv, None) => write_delimited(output, b',', rows),
-        (DumpFormat::Csv, Some(columns)) => typed_dump::write_delimited(output, b',', rows, columns),
-        (DumpFormat::Tsv, None) => write_delimited(output, b'\t', rows),
-        (DumpFormat::Tsv, Some(columns)) => typed_dump::write_delimited(output, b'\t', rows, columns),
-        (DumpFormat::Jsonl, None) => write_json_lines(output, rows),
-        (DumpFormat::Jsonl, Some(columns)) => typed_dump::write_json_lines(output, rows, columns),
-        (DumpFormat::Parquet, _) => unreachable!("written above"),
+    match format {
+        DumpFormat::Csv => write_delimited(output, b',', rows, columns),
+        DumpFormat::Tsv => write_delimited(output, b'\t', rows, columns),
+        DumpFormat::Jsonl => write_json_lines(output, rows, columns),
+        DumpFormat::Parquet => unreachable!("written above"),
     }
 }
-
-#[cfg(feature = "parquet")]
-use crate::parquet_dump::write_parquet;
 
 #[cfg(not(feature = "parquet"))]
 fn write_parquet(_: &File, _: MappedRows<&MappedStore>, _: KeyKind, _: Option<&Columns>) -> anyhow::Result<()> {
@@ -84,26 +72,74 @@ fn write_parquet(_: &File, _: MappedRows<&MappedStore>, _: KeyKind, _: Option<&C
     )
 }
 
-fn write_delimited(output: impl Write, delimiter: u8, rows: MappedRows<&MappedStore>) -> anyhow::Result<()> {
+/// Writes a record per row, after the names of the columns of a typed table.
+fn write_delimited(
+    output: impl Write,
+    delimiter: u8,
+    rows: MappedRows<&MappedStore>,
+    columns: Option<&Columns>,
+) -> anyhow::Result<()> {
     let mut rows = rows.peekable();
-    let Some(Ok((first_key, _))) = rows.peek() else { return rows.next().map_or(Ok(()), |row| Ok(row.map(drop)?)) };
-    let mut csv = csv_writer(output, delimiter, first_key.as_key());
+    let mut csv = match (columns, rows.peek()) {
+        (Some(columns), _) => csv_writer(output, delimiter, Key::Bytes(columns.key_name().as_bytes())),
+        (None, Some(Ok((first_key, _)))) => csv_writer(output, delimiter, first_key.as_key()),
+        (None, _) => return rows.next().map_or(Ok(()), |row| Ok(row.map(drop)?)),
+    };
+    if let Some(columns) = columns {
+        csv.write_record([columns.key_name()].into_iter().chain(columns.names())).map_err(csv_error)?;
+    }
     for row in rows {
         let (key, value) = row?;
-        write_record(&mut csv, key.as_key(), &value)?;
+        let (key, value) = (key.as_key(), RowValue::new(columns, &value)?);
+        check_nulls(key, &value)?;
+        write_csv(&mut csv, [None, Some(key)], Some(&value))?;
     }
     Ok(csv.flush()?)
 }
 
-fn write_json_lines(output: impl Write, rows: MappedRows<&MappedStore>) -> anyhow::Result<()> {
+/// Rejects a row with a cell that is not null, but whose text is the text of null.
+fn check_nulls(key: Key<'_>, value: &RowValue<'_>) -> anyhow::Result<()> {
+    let RowValue::Cells(columns, cells) = value else { return Ok(()) };
+    let is_read_as_null = |(column, cell): &(&Column, &Value<'_>)| {
+        column.is_nullable && matches!(cell, Value::Text("") | Value::Bytes(b""))
+    };
+    if let Some((column, _)) = columns.declared().zip(cells).find(is_read_as_null) {
+        bail!(
+            "the value of key {} in column {:?} is empty but not null, which CSV cannot express: dump the table as JSON \
+             Lines (--format jsonl)",
+            DisplayKey(key),
+            column.name
+        );
+    }
+    Ok(())
+}
+
+/// Writes a JSON object per row, with the value or with a field per column.
+fn write_json_lines(
+    output: impl Write,
+    rows: MappedRows<&MappedStore>,
+    columns: Option<&Columns>,
+) -> anyhow::Result<()> {
     let mut output = buffered(output);
     for row in rows {
         let (key, value) = row?;
-        let key = key.as_key();
-        let row = JsonRow { key: JsonKey::new(key, NOT_TEXT)?, value: json_value(key, &value, NOT_TEXT)? };
-        write_json_line(&mut output, &row)?;
+        let (key, value) = (key.as_key(), RowValue::new(columns, &value)?);
+        check_is_text(key, &value)?;
+        write_json_line(&mut output, &JsonRow { requested: None, key: Some(key), value: Some(&value) })?;
     }
     Ok(output.flush()?)
+}
+
+/// Rejects a row with bytes that are not UTF-8, because `baker` does not decode hexadecimal digits.
+fn check_is_text(key: Key<'_>, value: &RowValue<'_>) -> anyhow::Result<()> {
+    JsonKey::new(key, NOT_TEXT)?;
+    match value {
+        RowValue::Bytes(value) => json_value(key, value, NOT_TEXT).map(drop),
+        RowValue::Cells(_, cells) => cells.iter().try_for_each(|cell| match cell {
+            Value::Bytes(bytes) => json_value(key, bytes, NOT_TEXT).map(drop),
+            _ => Ok(()),
+        }),
+    }
 }
 
 /// The destination of a dump.

@@ -1,23 +1,26 @@
-//! `zkv inspect`: describes a file.
+//! `zkv inspect` and `zkv verify`: describe and verify a file.
 //!
 //! In: a baked file, intact or damaged. Out: its header and sections. For an intact file, also statistics of its rows.
 
 use std::fmt;
+use std::io::Write;
 use std::path::Path;
+use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
-use zero_kv::Lookup;
 use zero_kv::client::OwnedKey;
+use zero_kv::counted::counted;
 use zero_kv::format::checksum::BLOCK_LEN_BYTES;
 use zero_kv::format::header::{HEADER_LEN_BYTES, Layout, SectionKind};
 use zero_kv::format::record::VALUE_LEN_MAX_BYTES;
 use zero_kv::printable::Printable;
 use zero_kv::store::Unchecked;
 use zero_kv::typed::{ColumnType, Schema};
-use zero_kv::{KeyKind, MappedStore};
+use zero_kv::{KeyKind, Lookup, MappedStore};
 
-use crate::output::{DisplayKey, print_report, report_damage};
+use crate::output::{DisplayKey, print, print_report, report_damage};
+use crate::table::open_whole;
 use crate::text_table::{Align, lines};
 
 /// Significant decimal digits of percentiles.
@@ -318,4 +321,18 @@ impl fmt::Display for SchemaReport {
         }
         f.write_str(&lines([Align::Left, Align::Left, Align::Right, Align::Right], &rows))
     }
+}
+
+/// Verifies a file, and prints the result and the speed.
+pub(crate) fn verify(path: &Path) -> anyhow::Result<bool> {
+    let started = Instant::now();
+    let store = match open_whole(path) {
+        Ok(store) => store,
+        Err(error) => return report_damage(error),
+    };
+    let (seconds, len_bytes) = (started.elapsed().as_secs_f64(), store.file_len_bytes());
+    let rate = len_bytes as f64 / seconds / 1e9;
+    let (name, rows) = (Printable(path.display()), counted(store.len(), "row"));
+    print(|stdout| writeln!(stdout, "{name}: intact: {rows}, {len_bytes} bytes in {seconds:.2} s, {rate:.2} GB/s"))?;
+    Ok(true)
 }

@@ -5,16 +5,14 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
 use zero_kv::Key;
-use zero_kv::csv_text::csv_error;
 use zero_kv::printable::Printable;
 use zero_kv::typed::Value;
 
 use crate::args::{Format, KeysArgs, Lookup, OutputArgs, Part, Presence, RangeArgs};
 use crate::batches::{KeySyntax, are_from_stdin, for_each_batch};
-use crate::columns::{Columns, line_text, text};
-use crate::output::{RowOutput, buffered, csv_writer, hex, print, write_json_line};
+use crate::columns::{Columns, JsonRow, RowValue, line_text, write_csv};
+use crate::output::{RowOutput, buffered, csv_writer, hex, print, with_text, write_json_line};
 use crate::table::{Neighbor, Scan, Table, TableReplaced};
 
 /// Maximum number of keys in one lookup, whose rows may be in memory at the same time.
@@ -198,12 +196,6 @@ pub(crate) struct RowWriter {
     row_count: u64,
 }
 
-/// The value of a row that is written.
-enum RowValue<'a> {
-    Bytes(&'a [u8]),
-    Cells(&'a Columns, Vec<Value<'a>>),
-}
-
 enum StdoutWriter {
     Csv(Box<csv::Writer<RowOutput>>),
     Text(BufWriter<RowOutput>),
@@ -235,8 +227,7 @@ impl RowWriter {
         self.row_count += 1;
         let value = match &self.columns {
             _ if only == Some(Part::Keys) => None,
-            Some(columns) => Some(RowValue::Cells(columns, columns.cells(value)?)),
-            None => Some(RowValue::Bytes(value)),
+            columns => Some(RowValue::new(columns.as_ref(), value)?),
         };
         let stdout = match &mut self.stdout {
             Some(stdout) => stdout,
@@ -281,30 +272,6 @@ fn open_stdout(format: Format, only: Option<Part>, first_key: Key<'_>) -> io::Re
     })
 }
 
-/// Calls `use_text` with the decimal digits or the bytes of a key.
-fn with_text<T>(key: Key<'_>, use_text: impl FnOnce(&[u8]) -> T) -> T {
-    match key {
-        Key::U64(key) => use_text(itoa::Buffer::new().format(key).as_bytes()),
-        Key::Bytes(key) => use_text(key),
-    }
-}
-
-/// Writes a record with the keys, and the value or the text of each cell.
-fn write_csv(
-    csv: &mut csv::Writer<RowOutput>,
-    keys: [Option<Key<'_>>; 2],
-    value: Option<&RowValue<'_>>,
-) -> io::Result<()> {
-    let mut write = |field: &[u8]| csv.write_field(field).map_err(csv_error);
-    keys.into_iter().flatten().try_for_each(|key| with_text(key, &mut write))?;
-    match value {
-        None => {}
-        Some(RowValue::Bytes(value)) => write(value)?,
-        Some(RowValue::Cells(_, cells)) => cells.iter().try_for_each(|cell| write(&text(cell)))?,
-    }
-    csv.write_record(None::<&[u8]>).map_err(csv_error)
-}
-
 /// Writes the keys, and the value or the text of each cell, with tabs between them.
 fn write_fields(
     output: &mut impl Write,
@@ -326,11 +293,7 @@ fn write_fields(
         separator = b"\t";
         write_bytes(output, format, value)
     };
-    match value {
-        None => {}
-        Some(RowValue::Bytes(value)) => write(value)?,
-        Some(RowValue::Cells(_, cells)) => cells.iter().try_for_each(|cell| write(&text(cell)))?,
-    }
+    value.map_or(Ok(()), |value| value.for_each_field(&mut write))?;
     output.write_all(terminator)
 }
 
@@ -344,44 +307,5 @@ fn write_bytes(output: &mut impl Write, format: Format, bytes: &[u8]) -> io::Res
         Format::Escaped => write!(output, "{}", bytes.escape_ascii()),
         Format::Hex => output.write_all(hex(bytes).as_bytes()),
         _ => output.write_all(bytes),
-    }
-}
-
-/// A JSON object with a field for each key, value, or cell that is written. If a key or value is not UTF-8, its field
-/// contains hexadecimal digits, and the name of the field ends in `_hex`.
-struct JsonRow<'a> {
-    requested: Option<Key<'a>>,
-    key: Option<Key<'a>>,
-    value: Option<&'a RowValue<'a>>,
-}
-
-impl Serialize for JsonRow<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        let key_name = match self.value {
-            Some(RowValue::Cells(columns, _)) => columns.key_name(),
-            _ => "key",
-        };
-        for (name, key) in [("asked", self.requested), (key_name, self.key)] {
-            match key {
-                None => {}
-                Some(Key::U64(number)) => map.serialize_entry(name, &number)?,
-                Some(Key::Bytes(bytes)) => serialize_bytes(&mut map, name, bytes)?,
-            }
-        }
-        match self.value {
-            None => {}
-            Some(RowValue::Bytes(value)) => serialize_bytes(&mut map, "value", value)?,
-            Some(RowValue::Cells(columns, cells)) => columns.serialize_cells(&mut map, cells)?,
-        }
-        map.end()
-    }
-}
-
-/// Writes a field with text, or with hexadecimal digits if the bytes are not UTF-8.
-fn serialize_bytes<M: SerializeMap>(map: &mut M, name: &str, bytes: &[u8]) -> Result<(), M::Error> {
-    match str::from_utf8(bytes) {
-        Ok(text) => map.serialize_entry(name, text),
-        Err(_) => map.serialize_entry(&format!("{name}_hex"), &hex(bytes)),
     }
 }

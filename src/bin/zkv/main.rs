@@ -3,44 +3,40 @@
 mod args;
 mod batches;
 mod bench;
-mod canary;
 mod columns;
-mod deadline;
 mod diff;
 mod dump;
-mod health;
-mod info;
 mod inspect;
+mod key_lines;
 mod lookup;
 mod output;
 #[cfg(feature = "parquet")]
 mod parquet_dump;
-mod programs;
+#[cfg(feature = "object-store")]
 mod publishing;
-mod served_table;
-mod slot;
+mod server;
 mod table;
 mod text_table;
 mod top;
 mod topology;
-mod typed_dump;
-mod verify;
 
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Subcommand, value_parser};
 use zero_kv::MappedStore;
+use zero_kv::cli::args::ServerArgs;
 use zero_kv::cli::examples::add_examples;
-use zero_kv::cli::generate;
-use zero_kv::cli::server_args::ServerArgs;
+use zero_kv::cli::generate::{self, MoreCompletions};
 
 use args::{Args, Command, EXAMPLES, FileCommand, Lookup, ProgramCommand, PublishingCommand, ServerCommand};
 use output::{ignore_closed_pipe, stdout_error};
-use served_table::ServedTable;
-use table::{DirectTable, Table};
+use table::{DirectTable, ServedTable, Table};
 
 /// Exit status for a positive result: the key or row exists, the file is intact, or the server is healthy.
 const EXIT_YES: u8 = 0;
@@ -50,10 +46,10 @@ const EXIT_NO: u8 = 1;
 const EXIT_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
-    if let Some(code) = generate::run_if_requested(command, programs::COMPLETIONS) {
+    if let Some(code) = generate::run_if_requested(command, COMPLETIONS) {
         return code;
     }
-    if let Some(code) = programs::run_if_requested() {
+    if let Some(code) = run_program_if_requested() {
         return code;
     }
     // With this handler, a write beyond the file size limit returns an error instead of killing the process.
@@ -88,22 +84,25 @@ fn run(args: &Args) -> anyhow::Result<bool> {
         }
         (Command::Bench(bench), None) => bench::bench(bench, || Ok(Box::new(ServedTable::new(args.connect()?)))),
         (Command::Server(command), _) => match command {
-            ServerCommand::Info { json } => info::info(&mut args.connect()?, *json),
-            ServerCommand::Ping => info::ping(&mut args.connect()?),
-            ServerCommand::Health(health) => health::health(&args.address()?, health),
+            ServerCommand::Info { json } => server::info(&mut args.connect()?, *json),
+            ServerCommand::Ping => server::ping(&mut args.connect()?),
+            ServerCommand::Health(health) => server::health(&args.address()?, health),
             ServerCommand::Top(top) => top::top(args.address()?, top),
-            ServerCommand::Reload(reload) => info::reload(&args.address()?, reload),
+            ServerCommand::Reload(reload) => server::reload(&args.address()?, reload),
         },
         (Command::File(command), _) => match command {
             FileCommand::Inspect { file, json } => inspect::inspect(file, *json),
-            FileCommand::Verify { file } => verify::verify(file),
+            FileCommand::Verify { file } => inspect::verify(file),
             FileCommand::Dump(args) => dump::dump(args),
             FileCommand::Diff(args) => diff::diff(args),
-            FileCommand::Canary(args) => canary::canary(args),
+            FileCommand::Canary(args) => key_lines::canary(args),
         },
-        (Command::Slot(keys), _) => slot::slot(keys),
+        (Command::Slot(keys), _) => key_lines::slot(keys),
         (Command::Topology { command }, _) => topology::run(command),
+        #[cfg(feature = "object-store")]
         (Command::Publishing(command), _) => publishing::run(command),
+        #[cfg(not(feature = "object-store"))]
+        (Command::Publishing(_), _) => unreachable!("without the feature object-store, every URL is rejected"),
         (Command::Program(_), _) => unreachable!("check_address_options rejects options before these commands"),
     }
 }
@@ -181,6 +180,36 @@ fn command() -> clap::Command {
         _ => command,
     });
     add_examples(generate::with_option(command), EXAMPLES)
+}
+
+/// Completes the options of the programs after the commands.
+const COMPLETIONS: MoreCompletions = MoreCompletions {
+    bash: include_str!("completions/programs.bash"),
+    zsh: include_str!("completions/programs.zsh"),
+    fish: include_str!("completions/programs.fish"),
+};
+
+/// If the first argument is `bake`, `serve`, or `saturate`, replaces this process by the program of the command, so that
+/// it keeps the process ID and receives all signals. Returns only after an error. Otherwise returns `None`.
+///
+/// This function is called before the command line is parsed, because options of the other programs, such as `--db`,
+/// have the same names as options of `zkv`.
+fn run_program_if_requested() -> Option<ExitCode> {
+    let mut args = env::args_os().skip(1);
+    let program = ProgramCommand::program(args.next()?.to_str()?)?;
+    let error = run_program(program, args);
+    output::print_error(&error);
+    Some(ExitCode::from(EXIT_ERROR))
+}
+
+/// Replaces this process by a program in the folder of `zkv`. Returns the error if that fails.
+fn run_program(program: &str, args: impl Iterator<Item = OsString>) -> String {
+    let path = match env::current_exe() {
+        Ok(zkv) => zkv.with_file_name(program),
+        Err(error) => return format!("cannot find {program}: the path of zkv is not known: {error}"),
+    };
+    let error = process::Command::new(&path).args(args).exec();
+    format!("{}: cannot be run: {error}: install {program} in the same folder as zkv", path.display())
 }
 
 // Some examples of the help need optional features.

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 
 use anyhow::anyhow;
 use serde::Serialize;
-use zero_kv::csv_text::{csv_error, csv_settings};
+use zero_kv::csv_text::csv_settings;
 use zero_kv::printable::{PrintableWriter, shortened};
 use zero_kv::{Key, StoreError};
 
@@ -25,13 +25,12 @@ pub(crate) fn csv_writer<W: Write>(output: W, delimiter: u8, first_key: Key<'_>)
     settings.buffer_capacity(BUFFER_LEN_BYTES).from_writer(output)
 }
 
-pub(crate) fn write_record<W: Write>(output: &mut csv::Writer<W>, key: Key<'_>, value: &[u8]) -> io::Result<()> {
-    let mut digits = itoa::Buffer::new();
-    let key = match key {
-        Key::U64(key) => digits.format(key).as_bytes(),
-        Key::Bytes(key) => key,
-    };
-    output.write_record([key, value]).map_err(csv_error)
+/// Calls `use_text` with the decimal digits or the bytes of a key.
+pub(crate) fn with_text<T>(key: Key<'_>, use_text: impl FnOnce(&[u8]) -> T) -> T {
+    match key {
+        Key::U64(key) => use_text(itoa::Buffer::new().format(key).as_bytes()),
+        Key::Bytes(key) => use_text(key),
+    }
 }
 
 /// Returns the hexadecimal digits of bytes.

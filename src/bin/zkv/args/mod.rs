@@ -1,5 +1,6 @@
 //! The command-line options and commands of `zkv`.
 
+#[cfg_attr(not(feature = "object-store"), allow(dead_code, reason = "only the feature object-store reads them"))]
 mod publishing;
 
 use std::ffi::OsString;
@@ -13,10 +14,9 @@ use std::time::Duration;
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use zero_kv::DEFAULT_SOCKET;
+use zero_kv::cli::args::{ServerArgs, parse_url};
 use zero_kv::cli::examples::CommandExamples;
-use zero_kv::cli::generation_args::parse_url;
-use zero_kv::cli::number::parse_count;
-use zero_kv::cli::server_args::ServerArgs;
+use zero_kv::cli::values::parse_count;
 use zero_kv::client::{Client, ClientError, Direct, DirectOptions, Options, SOCKET_VARIABLE, default_address};
 use zero_kv::cluster::{Health, NodeAddress, Role, TopologyNode};
 use zero_kv::format::header::MAGIC;

@@ -1,15 +1,12 @@
 //! The command-line options of the commands for published tables.
 
-#![cfg_attr(not(feature = "object-store"), allow(dead_code, reason = "only the feature object-store reads them"))]
-
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{ArgGroup, Subcommand};
-use zero_kv::cli::generation_args::{GenerationArgs, parse_url};
-use zero_kv::cli::names::parse_name;
-use zero_kv::cli::size::{parse_rate, parse_size};
+use zero_kv::cli::args::{GenerationArgs, parse_url};
+use zero_kv::cli::values::{parse_name, parse_rate, parse_size};
 #[cfg(feature = "object-store")]
 use zero_kv::publish::Change;
 

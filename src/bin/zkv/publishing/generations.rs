@@ -1,13 +1,15 @@
-//! `zkv generations`: lists generations of a published table.
+//! `zkv generations`, `zkv pin`, and `zkv unpin`: list the generations of a published table, and select the one that nodes
+//! serve.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde::Serialize;
-use zero_kv::publish::{Pin, PublishError, PublishedGeneration};
+use zero_kv::printable::Printable;
+use zero_kv::publish::{Decision, Pin, Publication, PublishError, PublishedGeneration};
 
-use super::pins::{PinReport, describe};
-use crate::args::GenerationsArgs;
+use super::SILENT_AFTER;
+use crate::args::{GenerationsArgs, PinArgs, UnpinArgs};
 use crate::output::{print, print_error, write_json_line};
 use crate::text_table::{Align, lines};
 
@@ -124,6 +126,133 @@ impl<'a> Listed<'a> {
             parent: manifest.parent,
             job: &manifest.job,
             files: manifest.entries.len(),
+        }
+    }
+}
+
+/// The maximum number of pins that are read to find the last one that nodes have followed.
+pub(super) const PINS_MAX: u64 = 1000;
+
+/// A pin as JSON.
+#[derive(Serialize)]
+pub(super) struct PinReport {
+    pub(super) number: u64,
+    #[serde(flatten)]
+    pub(super) pin: Pin,
+}
+
+pub(super) fn pin(args: &PinArgs) -> anyhow::Result<bool> {
+    super::check_distinct("--node", &args.node)?;
+    let publication = super::open(&args.table.url)?;
+    let mut pin = pin_of(&publication, args.generation, args.node.clone())?;
+    pin.hold = args.hold;
+    warn_of_unknown(&publication, &args.node)?;
+    create(&publication, pin, args.table.json)
+}
+
+pub(super) fn unpin(args: &UnpinArgs) -> anyhow::Result<bool> {
+    let publication = super::open(&args.table.url)?;
+    create(&publication, Pin::new(None), args.table.json)
+}
+
+/// Returns a pin of some nodes, or of all nodes if `nodes` is empty. The other nodes keep their generation.
+fn pin_of(publication: &Publication, generation: u64, nodes: Vec<String>) -> anyhow::Result<Pin> {
+    let mut pin = Pin::new(Some(generation));
+    if !nodes.is_empty() {
+        pin.others = generation_of_others(publication, || {
+            let statuses = publication.statuses()?;
+            let live = statuses.iter().filter(|status| status.age_s <= SILENT_AFTER.as_secs());
+            Ok(most_served(live.filter(|status| !nodes.contains(&status.node)).map(|status| status.serving)))
+        })?;
+    }
+    pin.nodes = nodes;
+    Ok(pin)
+}
+
+/// Returns the generation of the nodes that a new pin does not name, or `None` for the newest one: what the newest pin
+/// selects for them. A pin that holds its generation for all nodes counts only if a rollout has activated it, because
+/// nodes serve until then what they served before: what the pin before it selects, or otherwise `served`.
+pub(super) fn generation_of_others(
+    publication: &Publication,
+    served: impl FnOnce() -> anyhow::Result<Option<u64>>,
+) -> anyhow::Result<Option<u64>> {
+    let (newest, pin) = match publication.pin() {
+        // Nodes keep what they serve until they can read another pin.
+        Err(PublishError::Document { .. }) => return served(),
+        pin => match pin? {
+            Some(found) => found,
+            None => return Ok(None),
+        },
+    };
+    let (mut number, mut before) = (newest, Some(pin));
+    while number > newest.saturating_sub(PINS_MAX) {
+        // A pin that was not activated has not changed what nodes serve. They pass over pins that cannot be read.
+        if let Some(pin) = before
+            && (!pin.hold || !pin.nodes.is_empty() || is_activated(publication, number)?)
+        {
+            match pin.generation_for(None) {
+                None if number < newest => break,
+                selected => return Ok(selected),
+            }
+        }
+        number -= 1;
+        before = match publication.pin_with_number(number) {
+            Err(PublishError::Document { .. }) => None,
+            pin => pin?,
+        };
+    }
+    served()
+}
+
+/// Returns whether a rollout has decided that nodes serve the generation of the pin with a number.
+pub(super) fn is_activated(publication: &Publication, pin: u64) -> Result<bool, PublishError> {
+    Ok(publication.decision(pin)? == Some(Decision::Activate))
+}
+
+/// Returns the generation that occurs most often, besides 0, which is none.
+pub(super) fn most_served(served: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut counts = BTreeMap::new();
+    served.filter(|generation| *generation != 0).for_each(|generation| *counts.entry(generation).or_insert(0) += 1);
+    counts.into_iter().max_by_key(|(generation, count)| (*count, *generation)).map(|(generation, _)| generation)
+}
+
+/// Warns of nodes that have not reported a status, because their names may be misspelled.
+fn warn_of_unknown(publication: &Publication, nodes: &[String]) -> anyhow::Result<()> {
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let statuses = publication.statuses()?;
+    super::print_warnings(publication);
+    for node in nodes.iter().filter(|node| statuses.iter().all(|status| status.node != **node)) {
+        print_error(&format_args!("warning: no node {node:?} has reported a status: check the name"));
+    }
+    Ok(())
+}
+
+fn create(publication: &Publication, pin: Pin, json: bool) -> anyhow::Result<bool> {
+    let created = publication.create_pin(&pin);
+    super::print_warnings(publication);
+    let number = created?;
+    print(|stdout| match json {
+        true => write_json_line(stdout, &PinReport { number, pin }),
+        false => writeln!(stdout, "{}", describe(number, &pin)),
+    })?;
+    Ok(true)
+}
+
+/// Describes a pin on one line.
+pub(super) fn describe(number: u64, pin: &Pin) -> String {
+    let generation = |generation: Option<u64>| match generation {
+        Some(generation) => format!("generation {generation}"),
+        None => "the newest generation".to_owned(),
+    };
+    let hold = if pin.hold { "prepare" } else { "serve" };
+    let selected = generation(pin.generation);
+    match pin.nodes.is_empty() {
+        true => format!("pin {number}: all nodes {hold} {selected}"),
+        false => {
+            let (nodes, others) = (Printable(pin.nodes.join(",")), generation(pin.others));
+            format!("pin {number}: nodes {nodes} {hold} {selected}, and other nodes serve {others}")
         }
     }
 }

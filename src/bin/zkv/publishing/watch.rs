@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::bail;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use zero_kv::cli::live_bar::live_bar;
+use zero_kv::cli::stderr::live_bar;
 use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
 use zero_kv::publish::{NodeReports, NodeStatus, Publication, UnreadableStatus};

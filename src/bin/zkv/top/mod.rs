@@ -20,8 +20,8 @@ use zero_kv::client::{Client, ClientError};
 use zero_kv::printable::Printable;
 
 use crate::args::{Address, TopArgs};
-use crate::deadline::{run_within, spawn};
 use crate::output::{ignore_closed_pipe, print_error, stdout_error};
+use crate::server::{run_within, spawn};
 use sample::{Delta, Sample};
 
 pub(crate) fn top(server: Address, args: &TopArgs) -> anyhow::Result<bool> {

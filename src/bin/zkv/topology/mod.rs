@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use zero_kv::cli::causes::WithCauses;
+use zero_kv::cli::stderr::WithCauses;
 use zero_kv::cli::whole_file::write_whole;
 use zero_kv::cluster::{Health, Role, SlotSet, TOPOLOGY_LEN_MAX_BYTES, Topology, moved_slots, plan};
 use zero_kv::config_file;

@@ -14,7 +14,7 @@ use zero_kv::printable::Printable;
 use zero_kv::publish::{Decision, NodeStatus, Pin, Publication, PublishError, UnreadableStatus};
 
 use super::SILENT_AFTER;
-use super::pins::{PINS_MAX, generation_of_others, is_activated};
+use super::generations::{PINS_MAX, generation_of_others, is_activated};
 use crate::args::{Ready, RolloutArgs};
 use crate::output::{print, print_error, write_json_line};
 use crate::text_table::{Align, lines};

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use zero_kv::cli::live_bar::live_bar;
+use zero_kv::cli::stderr::live_bar;
 use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
 use zero_kv::publish::{Pin, Publication, PublishError};
@@ -13,7 +13,7 @@ use zero_kv::publish::{Pin, Publication, PublishError};
 use super::{Node, Outcome, Tally, table};
 use crate::args::{Ready, RolloutArgs};
 use crate::output::{print, print_error};
-use crate::publishing::pins::{describe, most_served};
+use crate::publishing::generations::{describe, most_served};
 
 /// The minimum time that a read of the reports may take, also if the time of the rollout is over.
 const READ_MIN: Duration = Duration::from_secs(30);

@@ -1,17 +1,17 @@
-//! `zkv canary`: writes keys and the digests of their values, for `kv_store --canary`.
+//! `zkv canary` and `zkv slot`: write a line for each key.
 //!
-//! In: a baked file, and keys, present or absent. Out: a line `key,digest` for each key, with the key unchanged.
+//! In: keys, and for canaries a baked file. Out: lines `key,digest`, which `kv_store --canary` checks, or slots.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use anyhow::anyhow;
-use zero_kv::Lookup;
 use zero_kv::canary::digest_text;
-use zero_kv::{Key, MappedStore};
+use zero_kv::slots::slot_of;
+use zero_kv::{Key, KeyKind, Lookup, MappedStore};
 
-use crate::args::CanaryArgs;
+use crate::args::{CanaryArgs, SlotArgs};
 use crate::batches::{KeySyntax, for_each_batch};
-use crate::output::{DisplayKey, RowOutput, buffered, ignore_closed_pipe, stdout_error};
+use crate::output::{DisplayKey, RowOutput, buffered, ignore_closed_pipe, stdout_error, with_text};
 use crate::table::open_whole;
 
 pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
@@ -51,13 +51,20 @@ fn write_line(store: &MappedStore, key: Key<'_>, output: &mut impl Write) -> any
         ));
     }
     let digest = digest_text(store.get(key)?.as_deref());
-    match key {
-        Key::U64(key) => write!(output, "{key}")?,
-        Key::Bytes(key) => output.write_all(key)?,
-    }
+    with_text(key, |text| output.write_all(text))?;
     Ok(writeln!(output, ",{digest}")?)
 }
 
 fn fits_on_line(key: Key<'_>) -> bool {
     key.as_bytes().is_none_or(|key| !key.contains(&b'\n') && str::from_utf8(key).is_ok())
+}
+
+pub(crate) fn slot(args: &SlotArgs) -> anyhow::Result<bool> {
+    let mut output = buffered(io::stdout().lock());
+    // A number in decimal has the slot of its text, so keys of both kinds are read as bytes.
+    let written = for_each_batch(&args.keys, KeySyntax::default(), KeyKind::Bytes, |keys| {
+        keys.iter().try_for_each(|key| Ok(writeln!(output, "{}", slot_of(*key))?))
+    });
+    ignore_closed_pipe(written.and_then(|()| Ok(output.flush()?)), (), stdout_error)?;
+    Ok(true)
 }

@@ -1,6 +1,8 @@
-//! Errors with their causes, on one line.
+//! What programs write to standard error: errors with their causes, and bars that they redraw.
 
 use std::fmt::{self, Display};
+
+use indicatif::ProgressBar;
 
 /// Displays an error with its causes. Messages of the library contain the messages of their causes, which a program that
 /// logs [`source`](std::error::Error::source) sees twice; here, a cause that the line already contains is left out.
@@ -17,6 +19,12 @@ impl Display for WithCauses<'_> {
         }
         f.write_str(&line)
     }
+}
+
+/// Creates a bar on standard error. The bar is hidden if `is_quiet` is true, if standard error is not a terminal, or if the
+/// terminal cannot redraw lines (`TERM` is `dumb` or not set).
+pub fn live_bar(is_quiet: bool) -> ProgressBar {
+    if is_quiet { ProgressBar::hidden() } else { ProgressBar::no_length() }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Command-line options for connections to a server.
+//! Command-line options that several programs share.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::{Arg, value_parser};
 
 use crate::client::{Address, AddressError, Login, Options, TlsOptions};
+use crate::replace::ReplaceRules;
 
+/// The options of connections to a server.
 #[derive(clap::Args, Clone)]
 pub struct ServerArgs {
     /// Trust a server that runs as this user, a name or a number; root and you are always trusted
@@ -83,5 +85,64 @@ impl ServerArgs {
         let texts = [("server_user", "server-user"), ("tls_server_name", "tls-server-name")];
         let file = |(id, name)| Arg::new(id).long(name).value_parser(value_parser!(PathBuf)).hide(true);
         files.into_iter().map(file).chain(texts.into_iter().map(|(id, name)| Arg::new(id).long(name).hide(true)))
+    }
+}
+
+/// The rules that a new table must meet to replace another one.
+#[derive(clap::Args)]
+pub struct ReplaceArgs {
+    /// Reject a table with fewer rows than this, even if there is no table to replace
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    min_rows: u64,
+    /// Reject a table that lost more than this percentage of the old table's rows, such as 50%
+    /// [default: reject only the loss of all rows]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    max_shrink: Option<u8>,
+    /// Allow a table without rows to replace a table with rows
+    #[arg(long, conflicts_with = "min_rows")]
+    allow_empty: bool,
+    /// Allow a table to replace a table with the other kind of keys
+    #[arg(long)]
+    allow_key_kind_change: bool,
+}
+
+impl ReplaceArgs {
+    pub fn rules(&self) -> ReplaceRules {
+        ReplaceRules {
+            rows_min: self.min_rows,
+            shrink_max_percent: self.max_shrink,
+            allow_empty: self.allow_empty,
+            allow_key_kind_change: self.allow_key_kind_change,
+        }
+    }
+}
+
+fn parse_percent(text: &str) -> Result<u8, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent| *percent <= 100);
+    percent.ok_or_else(|| "expected a whole percentage from 0% to 100%, such as 50%".to_owned())
+}
+
+/// The options of a new generation of a published table.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct GenerationArgs {
+    /// Add the canaries in this file, lines `key,digest` as `zkv canary` writes them; servers look them up before they
+    /// serve the generation
+    #[arg(long, value_name = "FILE", requires = "to")]
+    pub canary: Option<PathBuf>,
+    /// Add this text for people
+    #[arg(long, value_name = "TEXT", requires = "to")]
+    pub note: Option<String>,
+    /// Publish only if generation N is the newest one; 0 means that the table must have none
+    #[arg(long, value_name = "N", requires = "to")]
+    pub parent: Option<u64>,
+}
+
+/// Returns the URL of a published table. Programs without the feature `object-store` reject every URL.
+pub fn parse_url(text: &str) -> Result<String, &'static str> {
+    match cfg!(feature = "object-store") {
+        true => Ok(text.to_owned()),
+        false => Err(
+            "this program was built without the feature object-store: build it with the feature object-store or full",
+        ),
     }
 }

@@ -1,19 +1,100 @@
-//! `zkv health`: checks whether a server is healthy.
+//! `zkv info`, `zkv ping`, `zkv reload`, and `zkv health`: commands for a server.
 //!
-//! In: a socket, and a time limit. Out: an exit status, and lines for an operator: a line for each problem, and a line
-//! for each note. A note describes a condition that does not make the server unhealthy.
+//! In: a server's address, and a time limit for the whole operation. Out: the fields of the server's Info response, all of
+//! them, or lines for an operator.
 
 use std::io::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::anyhow;
-use zero_kv::client::{ClientError, Info};
+use anyhow::{Context, anyhow};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use zero_kv::client::{Client, ClientError, Info};
 use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
 
-use crate::args::{Address, HealthArgs};
-use crate::deadline::run_within;
-use crate::output::{print, print_error};
+use crate::args::{Address, HealthArgs, ReloadArgs};
+use crate::output::{print, print_error, write_json_line};
+
+/// Fields whose values are JSON strings even if they look like numbers.
+const TEXT_FIELDS: &[&str] =
+    &["version", "socket", "tcp", "file", "memory", "verify", "digest", "keys", "state", "reload_last"];
+
+pub(crate) fn info(client: &mut Client, json: bool) -> anyhow::Result<bool> {
+    let info = client.info()?;
+    print(|stdout| match json {
+        true => write_json_line(stdout, &InfoObject(&info)),
+        false => info
+            .iter()
+            .try_for_each(|(name, value)| writeln!(stdout, "{}", Printable(format!("{name} {value}").trim_end()))),
+    })?;
+    Ok(true)
+}
+
+/// Serializes an Info response as one JSON object, with the fields in the server's order.
+struct InfoObject<'a>(&'a Info);
+
+impl Serialize for InfoObject<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in self.0.iter() {
+            match parse_number(value).filter(|_| !TEXT_FIELDS.contains(&name)) {
+                Some(number) => map.serialize_entry(name, &number)?,
+                None => map.serialize_entry(name, value)?,
+            }
+        }
+        map.end()
+    }
+}
+
+/// Parses a value that is a decimal number, with or without a fraction.
+fn parse_number(value: &str) -> Option<serde_json::Number> {
+    value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.').then(|| value.parse().ok()).flatten()
+}
+
+pub(crate) fn ping(client: &mut Client) -> anyhow::Result<bool> {
+    // The first round trip is not measured, because it includes the time that the server takes to accept the
+    // connection.
+    client.ping()?;
+    let started = Instant::now();
+    client.ping()?;
+    let us = started.elapsed().as_nanos() as f64 / 1e3;
+    print(|stdout| writeln!(stdout, "response in {us:.1} µs"))?;
+    Ok(true)
+}
+
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// In Info, the first word of the field `reload_last` if the server rejected the file.
+const REJECTED: &str = "refused";
+
+pub(crate) fn reload(server: &Address, args: &ReloadArgs) -> anyhow::Result<bool> {
+    let (address, rollback) = (server.clone(), args.rollback);
+    let info = run_within(args.timeout, move || reload_and_wait(&address, rollback))?.ok_or_else(|| {
+        let (name, seconds) = (server.socket.display(), args.timeout.as_secs_f64());
+        anyhow!("{name}: not done within {seconds} s: `zkv info` shows the outcome later, as reload_last")
+    })??;
+    let outcome = info.get("reload_last").unwrap_or_default();
+    if outcome.starts_with(REJECTED) {
+        print_error(&format_args!("{}: {outcome}", server.socket.display()));
+        return Ok(false);
+    }
+    print(|stdout| writeln!(stdout, "{}", Printable(outcome)))?;
+    Ok(true)
+}
+
+/// Requests a reload, or a rollback if `rollback` is true. Waits until the attempt ends, and returns the server's Info.
+fn reload_and_wait(server: &Address, rollback: bool) -> Result<Info, ClientError> {
+    let mut client = server.connect()?;
+    let attempt = if rollback { client.rollback()? } else { client.reload()? };
+    loop {
+        let info = client.info()?;
+        if info.number::<u64>("reload_done").is_some_and(|done| done >= attempt) {
+            return Ok(info);
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}
 
 /// The maximum number of log lines that Info has.
 const LOG_LINES_MAX: usize = 10;
@@ -134,4 +215,29 @@ fn notes(info: &Info) -> Vec<String> {
         .chain(published)
         .chain(topology)
         .collect()
+}
+
+/// Starts a thread.
+///
+/// # Errors
+/// Fails if the thread cannot be started. The message states a remedy.
+pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> anyhow::Result<JoinHandle<T>> {
+    thread::Builder::new().spawn(work).context(THREAD_ERROR)
+}
+
+/// The error message if a thread cannot be started.
+pub(crate) const THREAD_ERROR: &str = "a thread cannot be started: raise the limit on processes (ulimit -u, TasksMax=)";
+
+/// Runs an operation on a new thread, and returns its result, or `None` after the time-out. After a time-out, the
+/// operation continues on its thread until it ends or the process exits.
+///
+/// # Errors
+/// Fails if the thread cannot be started.
+pub(crate) fn run_within<T: Send + 'static>(
+    timeout: Duration,
+    operation: impl FnOnce() -> T + Send + 'static,
+) -> anyhow::Result<Option<T>> {
+    let (sender, receiver) = mpsc::channel();
+    spawn(move || sender.send(operation()))?;
+    Ok(receiver.recv_timeout(timeout).ok())
 }
