@@ -51,9 +51,9 @@ pub use bad_rows::BadRows;
 pub use budget::MEMORY_SHARE;
 use budget::{Budget, Context};
 pub use columns::{Column, ValueSpec};
+pub use error::{BakeError, MEMORY_MIN_BYTES};
 #[doc(hidden)]
 pub use error::{Remedy, RowFault};
-pub use error::{BakeError, MEMORY_MIN_BYTES};
 use feed::Origins;
 use finish::{Finish, OldTables, Output};
 use gather::{Gathered, gather};

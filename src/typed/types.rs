@@ -337,9 +337,7 @@ impl ColumnType {
                 let element = ColumnType::parse(element).ok().and_then(ElementType::new).ok_or(ELEMENT_NAMES)?;
                 Ok(ColumnType::List { element, len })
             }
-            (name, None) => {
-                SIMPLE_TYPES.iter().find(|entry| entry.1 == name).map(|entry| entry.2).ok_or(TYPE_NAMES)
-            }
+            (name, None) => SIMPLE_TYPES.iter().find(|entry| entry.1 == name).map(|entry| entry.2).ok_or(TYPE_NAMES),
             _ => Err(TYPE_NAMES),
         }
     }

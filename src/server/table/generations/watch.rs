@@ -135,8 +135,8 @@ mod tests {
     use std::sync::mpsc::{self, Receiver};
 
     use super::*;
-    use crate::server::process::panics;
     use crate::server::process::liveness::Liveness;
+    use crate::server::process::panics;
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
