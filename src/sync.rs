@@ -41,7 +41,7 @@
 //! | activity of connections, liveness, counters, limits | relaxed | by reports and limits | relaxed | each is one number on its own; an evicted connection without a waker is aborted |
 //!
 //! These modules have orderings other than relaxed: `direct/board`, `direct/owner`, `direct/page`, `direct/words`,
-//! `publish/follow`, `publish/follow_control`, `server/cluster/node`, `server/state/cold_reads`, `server/users/table`,
+//! `publish/follow`, `publish/follow_control`, `server/cluster`, `server/cold_reads`, `server/users/table`,
 //! `store/blocks`, `store/guard`, `store/guard/handler`, `store/guard/ranges`, `store/lease`, `store/lease/kernel`,
 //! `store/stamp`, and this one.
 
