@@ -49,7 +49,7 @@ pub fn read_text(path: &Path, len_max_bytes: usize) -> io::Result<String> {
 
 /// Reads a file that the program does not read again. The file can also be a pipe without a name, such as a process
 /// substitution of a shell or standard input, whose writer has 30 seconds. A FIFO with a name is rejected as any other
-/// file that is not regular: nobody may ever write to it.
+/// file that is not regular: it may never have a writer.
 ///
 /// # Errors
 /// The errors of [`read`], and [`io::ErrorKind::TimedOut`] for a pipe that stays open.

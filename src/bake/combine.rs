@@ -298,6 +298,7 @@ fn write_rows(
 /// gets all rows.
 fn files_by_slot(files: &[Writing<'_>]) -> Option<Vec<u16>> {
     files[0].target.slots?;
+    // A table for all slots, because a search would run for every row.
     let mut file_of_slot = vec![u16::MAX; usize::from(SLOT_COUNT)];
     for (file, slots) in (0..).zip(files.iter().filter_map(|file| file.target.slots)) {
         file_of_slot[usize::from(slots.first_slot)..=usize::from(slots.last_slot)].fill(file);

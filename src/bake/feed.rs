@@ -145,6 +145,8 @@ impl<'p> Feed<'p> {
     ) -> Result<(), Stop> {
         let input_name: Arc<str> = input.name().into();
         let mut reader = parse::open(input, self.context)?;
+        // The exact number of lines is known only after the parsers have finished, so an upper bound separates the
+        // inputs.
         let input_origin = origins.begin(&input_name, reader.row_unit(), self.last_line_max);
         self.last_line_max = 0;
         while let Some(piece) = reader.next_piece(self.recycled.buffer())? {

@@ -102,6 +102,7 @@ impl Finish<'_, '_> {
     pub(super) fn run(mut self, mut gathered: Gathered<'_>, old: OldTables) -> Result<Vec<ShardReport>, BakeError> {
         let bad_rows = std::mem::take(&mut gathered.bad_rows).finish()?;
         let Written { tables, removals, parts } = self.records(&mut gathered, &old)?;
+        // A table that must not replace the old one is rejected before the index is built.
         self.check_replacement(&tables)?;
         // Releases the memory of the sorted rows before the index is built, unless a full verification needs them.
         let parts = (self.context.options.verify == Verify::Full).then_some(parts);

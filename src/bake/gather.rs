@@ -196,6 +196,8 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         self.rows_read.fetch_add(piece.len() as u64, Ordering::Relaxed);
         let Gathered { first_text_origin, stream, tally, .. } = &mut self.gathered;
         *first_text_origin = first_text_origin.or(piece.first_text_origin());
+        // Sorted input is written as it arrives. If a later piece is out of order, what is in the file becomes a sorted
+        // run, so no work is lost.
         if self.is_streaming
             && let Some(stream) = stream
         {
@@ -222,6 +224,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         }
         let len_bytes = (piece.taken_bytes() + piece.len() * REF_LEN_BYTES) as u64;
         let first_origin = self.pieces.first().map_or(0, ParsedPiece::origin);
+        // A row stores its line in 31 bits, relative to the first line of its run.
         let is_full = self.held_bytes + len_bytes > self.context.budget.run_len_bytes()
             || piece.last_origin() - first_origin >= LINES_MAX;
         if is_full && !self.pieces.is_empty() {
@@ -234,6 +237,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
 
     fn kind(&self) -> KeyKind {
         match self.context.options.keys {
+            // Runs of numbers stay sorted if a text key comes later: they are then merged once per number of digits.
             Keys::Auto if self.gathered.first_text_origin.is_none() => KeyKind::U64,
             keys => keys.kind(),
         }

@@ -1,8 +1,7 @@
 //! Bakes rows into a table file.
 //!
-//! In: inputs in several formats, rows in memory, and tables that were baked before. Out: one complete file, which is
-//! renamed to the output's path. If a stage before the rename fails, the old output is unchanged. A bake runs these
-//! stages:
+//! In: inputs in several formats, rows in memory, and older tables. Out: one complete file, which is renamed to the
+//! output's path. If a stage before the rename fails, the old output is unchanged. A bake runs these stages:
 //!
 //! `input` opens and decompresses inputs. `parse` cuts them into pieces and parses the pieces into rows, and `row`
 //! parses the keys. `feed` and `gather` run these stages on several threads, and pass the parsed rows of each piece to
@@ -183,9 +182,8 @@ fn bake_within(
 ///
 /// `folder` must not exist, or be empty. Each shard gets the file `FIRST-LAST.db` there, where FIRST and LAST are its
 /// first and last slot. [`Options::slots`] selects the slots that are divided into shards. The rules of
-/// [`Options::replace`] apply to the rows of all shards together. The shards are renamed to their paths one after
-/// another, after all of them are complete. Unless the process is killed at that moment, the folder has all shards or
-/// none.
+/// [`Options::replace`] apply to the rows of all shards together. The shards are renamed one at a time, after all of
+/// them are complete. Unless the process is killed at that moment, the folder has all shards or none.
 ///
 /// # Errors
 /// [`BakeError`].

@@ -1,4 +1,4 @@
-//! Reads the rows of a table that was baked before, and converts them to the schema of the new table.
+//! Reads the rows of an older table, and converts them to the schema of the new table.
 //!
 //! In: a path. Out: the table's records, read front to back. Each block is verified against its checksum before its
 //! bytes are used. The table is not mapped, and most of its block checksums stay on disk: memory holds one read buffer,
@@ -75,6 +75,7 @@ impl OldTable {
             common_len_bytes: 0,
             slots: None,
         };
+        // A merge compares heads of keys after the prefix that the first and the last key share.
         if table.kind == KeyKind::Bytes && table.row_count > 0 {
             let first = first_key(&table)?;
             let last = reader.last_key(&table, &layout)?;

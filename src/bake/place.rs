@@ -68,6 +68,7 @@ impl NewFile {
     fn rename_synced(&mut self) -> io::Result<()> {
         self.file.sync_all()?;
         let cancel = self.cancel.clone();
+        // The lock is held until the rename has succeeded, so that `abandon` knows whether the output was replaced.
         let mut names = cancel.names();
         if cancel.is_set() {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped"));
@@ -75,6 +76,7 @@ impl NewFile {
         let hidden = match self.hidden.take() {
             Some(hidden) => hidden,
             None => {
+                // A link cannot replace a file, so the file gets a hidden name, and then a rename replaces the output.
                 let link = |hidden: &str| self.folder.link_unnamed(&self.file, hidden.as_ref());
                 let (_, hidden) = with_free_hidden_name(link)?;
                 names.hidden.push((Arc::clone(&self.folder), hidden.clone()));

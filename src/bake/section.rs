@@ -44,6 +44,7 @@ impl SectionWriter {
     /// computes checksums and writes, unless the system cannot start a thread.
     pub(super) fn new(file: &File, offset_bytes: u64, threads: usize) -> io::Result<SectionWriter> {
         let blocks = || Ok::<_, io::Error>(BlockWriter::new(file.try_clone()?, offset_bytes));
+        // Checksums and writes then overlap with the merge, which produces the next bytes.
         let thread = if threads > 1 { BlocksThread::start(blocks()?).ok() } else { None };
         let sink = match thread {
             Some(thread) => BlockSink::Thread(thread),

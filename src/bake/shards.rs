@@ -44,7 +44,7 @@ pub enum Shards {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ShardReport {
-    /// The path of the file.
+    /// The file's path.
     pub path: PathBuf,
     /// The slots of the file's keys.
     pub slots: SlotRange,
@@ -103,7 +103,7 @@ pub(super) fn in_empty_folder<T>(folder: &Path, bake: impl FnOnce() -> Result<T,
     }
     let baked = bake();
     match &baked {
-        // The name of a new folder must survive a power loss, too.
+        // The name of a new folder must also survive a power loss.
         Ok(_) if is_new => above.sync().map_err(failed)?,
         // The bake has failed already, so an error here changes nothing.
         Err(_) if is_new => drop(fs::remove_dir(folder)),
@@ -157,6 +157,7 @@ impl Default for SlotLens {
 
 /// Returns upper bounds on the lengths that the rows of each slot add to a file.
 fn slot_lens(parts: &SortedParts, context: &Context<'_>) -> Result<SlotLens, BakeError> {
+    // One more merge: the lengths of slots are known only after duplicates and deletions are dropped.
     let mut lens = SlotLens::default();
     let mut rows = 0_u64;
     each_row(parts, context, &mut Tally::default(), |row, _| {

@@ -74,6 +74,7 @@ impl<'b> SortedStream<'b> {
         if !piece.is_ascending || piece.has_deleted || !follows || !fits {
             return Ok(Offered::Rejected(piece));
         }
+        // The piece is in order already; as a run, it can drop duplicates.
         let mut run = SortedRun::sorted(vec![piece], self.kind, self.context.pool);
         run.drop_duplicates(self.context.options.duplicates, tally);
         self.drop_boundary_duplicate(&mut run, tally);

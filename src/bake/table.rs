@@ -130,6 +130,7 @@ impl RecordsWriter {
         match self.section.room(len_bytes) {
             Some(room) => put_record(room, key, header, value, len_bytes),
             None => {
+                // Only a record that spans two writes is assembled outside the write buffer.
                 self.split_head.clear();
                 put_record(&mut self.split_head, key, header, &[], key.prefix_len_bytes() + size_of_val(&header));
                 self.section.push(&self.split_head)?;
@@ -141,6 +142,7 @@ impl RecordsWriter {
         self.row_count += 1;
         self.values_len_bytes += value.len() as u64;
         self.value_lens.add(value.len());
+        // The format requires the smallest alignment that fits, so that the same rows give the same bytes.
         for (align_bytes, all_len_bytes) in &mut self.at_smaller {
             *all_len_bytes += record_len_bytes(key, value.len(), *align_bytes) as u64;
         }
@@ -185,6 +187,7 @@ impl RecordsWriter {
                 last.extend_from_slice(key);
             }
         }
+        // The hash is fast only for long inputs.
         if self.seed_bytes.len() >= SEED_LEN_BYTES - size_of::<u64>() {
             self.seed.write(&self.seed_bytes);
             self.seed_bytes.clear();
@@ -243,6 +246,7 @@ impl LenCounts {
 
     #[inline]
     pub(super) fn add(&mut self, len_bytes: usize) {
+        // Updating the histogram for every row took a tenth of the time in which records are written.
         match self.short.get_mut(len_bytes) {
             Some(count) => *count += 1,
             None => self.add_long(len_bytes as u64),

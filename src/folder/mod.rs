@@ -3,9 +3,9 @@
 //! In: a folder, and names in it. Out: open files. Other users may be able to write to the folder, so they can put
 //! anything at any name, at any time. Therefore, each call acts on names relative to the open folder, and follows no
 //! symbolic link at a name, waits for no FIFO, and opens no device. A file is written only if this process created it,
-//! or if [`Folder::continue_file`] or [`Folder::open_lock_file`] found that nobody else could have. Links in the path
-//! of the folder itself are followed, because the user of the program chose the path, unless another user has put the
-//! link into a folder where others than its owner can write, or at the path of a folder that would be created.
+//! or if [`Folder::continue_file`] or [`Folder::open_lock_file`] found that no other process could have. Links in the
+//! path of the folder itself are followed, because the user of the program chose the path, unless another user has put
+//! the link into a folder where others than its owner can write, or at the path of a folder that would be created.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -173,6 +173,7 @@ impl Folder {
     /// [`io::ErrorKind::AlreadyExists`] if anything has the name. The system's error.
     pub fn create(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         check_name(name.as_ref())?;
+        // With `EXCL`, a file that another user has put at the name is never written.
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | SAFELY;
         Ok(File::from(openat(&self.fd, name.as_ref(), flags, FILE_MODE)?))
     }
@@ -209,7 +210,7 @@ impl Folder {
             // A lock needs no right to write.
             Err(Errno::ROFS | Errno::ACCESS) if let Ok(file) = open(OFlags::RDONLY) => File::from(file),
             Err(error) => {
-                // What is at the name explains the error better.
+                // The kind of the file explains the error better.
                 self.stat(name).map_or(Ok(()), |found| self.check_lock_file(&found))?;
                 return Err(error.into());
             }
@@ -245,6 +246,7 @@ impl Folder {
 
     /// Writes a file, so that after a power loss the name has either the old file or the new one.
     pub fn write_durably(&self, name: impl AsRef<OsStr>, bytes: &[u8]) -> io::Result<()> {
+        // The bytes must be on the disk before the name is, or a power loss could leave an empty file.
         let new = self.new_file()?;
         new.file().write_all(bytes)?;
         new.file().sync_all()?;
@@ -367,6 +369,7 @@ impl Folder {
     /// Gives an unnamed file a name.
     pub fn link_unnamed(&self, file: &File, name: &OsStr) -> io::Result<()> {
         check_name(name)?;
+        // `AT_EMPTY_PATH` would need a capability that few processes have.
         Ok(linkat(CWD, proc_path(file), &self.fd, name, AtFlags::SYMLINK_FOLLOW)?)
     }
 
@@ -376,7 +379,7 @@ impl Folder {
     }
 }
 
-/// The maximum number of links in a path in folders where everybody can write, which is the kernel's maximum, too.
+/// The maximum number of links in a path in folders where everybody can write, which is also the kernel's maximum.
 const LINKS_MAX: usize = 40;
 
 /// Opens the folder at a path, which is relative to a folder or absolute. Creates folders if `is_created` is true.
@@ -422,7 +425,7 @@ fn follow(folder: &OwnedFd, name: &OsStr, is_output: bool, links_max: usize) -> 
     if parent.st_mode & 0o022 == 0 && !is_output {
         return Ok(openat(folder, name, PASS, Mode::empty())?);
     }
-    // Another user may replace the link at any time, also after its owner was checked. Therefore, the link itself is
+    // Another user may replace the link at any time, even after the check of its owner. Therefore, the link itself is
     // opened, and the target of the open link is followed.
     let link = openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let found = fstat(&link)?;
@@ -444,7 +447,7 @@ fn follow(folder: &OwnedFd, name: &OsStr, is_output: bool, links_max: usize) -> 
     walk_from(folder, Path::new(OsStr::from_bytes(target.to_bytes())), false, links_left)
 }
 
-/// Creates a file without a name in a folder, also if the file system does not support such files.
+/// Creates a file without a name in a folder, even if the file system does not support such files.
 pub fn unnamed_file_in(folder: &Path) -> io::Result<File> {
     Folder::open(folder)?.new_file()?.into_unnamed()
 }
@@ -600,8 +603,7 @@ pub fn random_number() -> u64 {
 const PREFIX: &str = ".zero-kv.";
 const SUFFIX: &str = ".tmp";
 
-/// Returns whether a name has the form of the hidden names of new files. A process that is killed can leave such a
-/// file.
+/// Returns whether a name has the form of the hidden names of new files. A killed process can leave such a file.
 pub fn is_hidden_name(name: &str) -> bool {
     let digits = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX));
     digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))

@@ -5,7 +5,7 @@ use rustix::fs::mknodat;
 
 use super::*;
 
-/// What another user can put at a name. Returns the file that must not change, if there is one.
+/// The kinds of files that another user can put at a name. Returns the file that must not change, if there is one.
 const PLANTED: [&str; 7] = ["nothing", "file", "link", "dangling link", "link to a folder", "hard link", "FIFO"];
 
 fn plant(folder: &Path, what: &str) -> PathBuf {

@@ -31,7 +31,7 @@ use crate::sync::unpoisoned;
 
 /// The maximum length of a body that does not belong to a requested range: of a document, or of a page of a listing.
 const BODY_LEN_MAX_BYTES: u64 = MANIFEST_LEN_MAX_BYTES;
-/// What is read of the body of an error, and how long.
+/// The limits on reading the body of an error response.
 const ERROR_LEN_MAX_BYTES: usize = 4 << 10;
 const ERROR_TIME_MAX: Duration = Duration::from_secs(5);
 /// The maximum time that a connection to a store takes.
@@ -429,7 +429,7 @@ impl Busy {
         Ok(())
     }
 
-    /// Reports a pause that has not ended, once for all requests that wait.
+    /// Reports a pause that has not ended, once for all waiting requests.
     fn notice(&self, end: Instant, status: StatusCode) {
         let left = end.saturating_duration_since(Instant::now());
         let mut state = unpoisoned(&self.0);

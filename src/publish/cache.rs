@@ -3,13 +3,11 @@
 //! In: manifests. Out: verified files. The folder has:
 //!
 //! ```text
-//! lock                       locked by the process that uses the folder
-//! topology.json              the topology that a node of a cluster follows
-//! data/DIGEST.zkv            verified files; data/DIGEST-SLOTS.zkv if the node has only some slots, or a hash of them
-//! data/DIGEST.zkv.partial    a download in progress
-//! manifests/NUMBER.json      the manifests of the complete generations
-//! serving.db                 a hard link to the file that is served
-//! serving.json               the number of the generation that is served, and the pin that the node follows
+//! lock                       locked by the process that uses the folder topology.json              the topology that a
+//! node of a cluster follows data/DIGEST.zkv            verified files; data/DIGEST-SLOTS.zkv if the node has only some
+//! slots, or a hash of them data/DIGEST.zkv.partial    a download in progress manifests/NUMBER.json      the manifests
+//! of the complete generations serving.db                 a hard link to the served file serving.json               the
+//! number of the served generation, and the pin that the node follows
 //! ```
 //!
 //! Only files that belong to the process's user or to root are read. No link in the folder is followed.
@@ -40,7 +38,7 @@ use crate::counted::counted;
 use crate::folder::Folder;
 use crate::store::{MappedStore, StoreError};
 
-/// The name of the file that is served, in the folder.
+/// The name of the served file, in the folder.
 const SERVING: &str = "serving.db";
 
 /// The file of a generation that a node fetches.
@@ -159,7 +157,7 @@ impl Cache {
             && self.data.has_own_file(data_name_of(manifest, slots))?)
     }
 
-    /// Returns what the node served last. Returns zeros if it is unknown.
+    /// Returns the last recorded state, or zeros if it is unknown.
     pub(super) fn record(&self) -> Record {
         let json = self.folder.read("serving.json", RECORD_LEN_MAX_BYTES);
         let record = json.ok().and_then(|json| decode::<Record>(&json).ok());
@@ -184,19 +182,20 @@ impl Cache {
         write_durably(&self.manifests, &manifest_name(manifest.number), &encode(manifest))
     }
 
-    /// Makes a generation the one at [`Cache::serving_path`].
+    /// Links a generation's file to [`Cache::serving_path`].
     pub(super) fn place(&self, manifest: &Manifest, slots: &SlotSet) -> Result<(), PublishError> {
         let name = data_name_of(manifest, slots);
         // A node starts with the generation that it served, even if it cannot write to the folder.
         if self.data.is_same_file(&name, &self.folder, SERVING) {
             return Ok(());
         }
+        // With a hard link, the name has one of two complete files at any moment, and nothing is copied.
         let placed = self.folder.replace_with_link(&self.data, &name, SERVING);
         placed.map_err(PublishError::io(&self.serving_path()))?;
         sync_folder(&self.folder)
     }
 
-    /// Records what the node serves.
+    /// Records the served generation.
     pub(super) fn write_record(&self, record: &Record) -> Result<(), PublishError> {
         write_durably(&self.folder, "serving.json", &encode(record))
     }
@@ -230,7 +229,7 @@ impl Cache {
     ) -> Result<bool, PublishError> {
         let name = data_name_of(manifest, slots);
         let Ok(file) = self.data.open_own_file(&name) else { return Ok(false) };
-        // What the disk has matters, and not what is cached in memory.
+        // The check must read the disk, not the page cache.
         let _ = fadvise(&file, 0, None, Advice::DontNeed);
         match open_verified(&file, &self.data.path().join(&name), cancel) {
             Err(PublishError::File(StoreError::Format { .. })) => {
@@ -294,7 +293,7 @@ impl Cache {
 }
 
 /// Locks a folder. Returns `None` if this process can neither lock the folder nor write to it, for example because root
-/// has filled it and mounted it read-only. Such a process only reads complete files, which nobody changes.
+/// has filled it and mounted it read-only. Such a process only reads complete files, which do not change.
 fn lock(folder: &Folder) -> Result<Option<Arc<Lock>>, PublishError> {
     let file = match folder.open_lock_file("lock") {
         Err(_) if !folder.is_writable() => return Ok(None),
@@ -385,7 +384,7 @@ pub(super) async fn fetch_merged(
     let merged_name = with_suffix(name, ".merged");
     let merged = folder.path().join(&merged_name);
     check_space(&merged, entries.iter().map(|entry| entry.bytes).sum())?;
-    // What another user has put there would not be replaced if it is not a file.
+    // A rename would not replace a folder that another user has put there.
     remove(folder, &merged_name)?;
     merge(&shards, slots, &merged, cancel)?;
     let (rows, rows_max) = (MappedStore::open(&merged)?.len() as u64, entries.iter().map(|entry| entry.rows).sum());

@@ -40,7 +40,7 @@ impl Change {
     }
 }
 
-/// What is compared of a generation.
+/// The compared properties of a generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) rows: u64,

@@ -3,7 +3,7 @@
 //! In: a manifest, and the table to copy to. Out: the same files and the same manifest there, except for the number,
 //! the parent, and the names of objects. Each file is downloaded to this machine, verified, uploaded, and read back, so
 //! both stores are verified, and both transfers continue after an interruption. The copy has the name of the job that
-//! published the generation, which no other generation has, so a copy that is repeated finds itself.
+//! published the generation, which no other generation has, so a repeated copy finds itself.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub struct CopyOptions {
     pub bandwidth_bytes_per_s: Option<u64>,
 }
 
-/// A generation that was copied.
+/// A copied generation.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Copied {
@@ -56,7 +56,7 @@ struct CopyState {
 }
 
 impl Publication {
-    /// Copies a generation of this table to another table, where it is the next generation. A copy that was interrupted
+    /// Copies a generation of this table to another table, where it is the next generation. An interrupted copy
     /// continues if it is repeated. `progress` observes each transfer with its file.
     ///
     /// # Errors

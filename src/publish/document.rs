@@ -90,10 +90,10 @@ pub(super) fn encode(body: &impl Serialize) -> Vec<u8> {
     json
 }
 
-/// What to do about a document that cannot be read.
+/// The remedy for an unreadable document.
 const REMEDY: &str = "create a newer one, which replaces it";
 
-/// Decodes a document. Returns what is wrong with it as the error.
+/// Decodes a document. The error states the problem.
 pub(super) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
     let sealed: Sealed =
         serde_json::from_slice(json).map_err(|error| format!("is not a document: {error}: {REMEDY}"))?;
@@ -109,8 +109,7 @@ fn checksum(body: &RawValue) -> String {
 }
 
 impl Location {
-    /// Reads a document of a series. Returns `None` if there is none. `decode` returns what is wrong with a document as
-    /// the error.
+    /// Reads a document of a series. Returns `None` if there is none. The error of `decode` is the problem.
     pub(super) async fn read_document<T>(
         &self,
         series: Series,
@@ -351,8 +350,8 @@ impl Location {
     }
 }
 
-/// Returns whether the store reports that the object exists. A request that was retried finds the object that it
-/// created itself, and S3 reports a conflict if two requests create an object at the same time.
+/// Returns whether the store reports that the object exists. A retried request finds the object that it created itself,
+/// and S3 reports a conflict if two requests create an object at the same time.
 pub(super) fn is_taken(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. })
 }

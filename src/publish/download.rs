@@ -1,8 +1,8 @@
 //! Downloads of baked files.
 //!
-//! In: an entry of a manifest. Out: a file on the disk that was verified after it was written. A download that was
-//! interrupted continues with the bytes that are missing. The record of what has arrived need not be reliable, because
-//! the whole file is verified at the end.
+//! In: an entry of a manifest. Out: a file on the disk that was verified after it was written. An interrupted download
+//! continues with the bytes that are missing. The record of what has arrived need not be reliable, because the whole
+//! file is verified at the end.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -37,9 +37,9 @@ use crate::counted::counted;
 use crate::folder::{Folder, NewFile};
 use crate::store::{MappedStore, Memory, OpenOptions, Pace, Store, StoreError, Verify, survive_bus_errors};
 
-/// The number of bytes that are written at once. On a slow link, fewer are written, so that a restart loses little.
+/// The length of a write. On a slow link, fewer are written, so that a restart loses little.
 const WRITE_LEN_BYTES: usize = 256 << 10;
-/// What an operator can do about an object that does not have the published bytes.
+/// The remedy for an object with other bytes than the published ones.
 const REPUBLISH: &str = "if this repeats, the object in the store is damaged: publish the generation again from the \
                          original file, and pin another generation until then";
 /// The time after which what has arrived is written and recorded.
@@ -50,8 +50,7 @@ const REPAIRS_MAX: u32 = 3;
 const PROGRESS_MIN_BYTES: u64 = 16 << 10;
 
 /// Downloads the file of an entry into a folder, and verifies it. The new file replaces what has the name. The part
-/// that is already downloaded is stored beside it. Blocks that were changed on the way are fetched again, and the
-/// others are kept.
+/// that is already downloaded is stored beside it. Damaged blocks are fetched again, and the others are kept.
 pub(super) async fn download(
     location: &Location,
     entry: &Entry,
@@ -132,7 +131,7 @@ async fn fetch_missing(
     };
     let file = Arc::new(file);
     let resumed_bytes = state.complete.len_bytes();
-    // What the state claims to be complete may not be on the disk.
+    // The state may list bytes that never reached the disk.
     check_space(path, entry.bytes.saturating_sub(allocated_bytes(&file)))?;
     file.set_len(entry.bytes).map_err(&io)?;
     let len_bytes = bandwidth.range_len_bytes(PART_LEN_BYTES);
@@ -224,7 +223,7 @@ impl Arrived {
     }
 }
 
-/// What the state of a download has recorded.
+/// The recorded state of a download.
 struct Recorded<'p> {
     partial: &'p Partial<'p>,
     state: DownloadState,

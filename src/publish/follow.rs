@@ -37,7 +37,7 @@ use crate::bake::Cancel;
 use crate::cluster::{SlotSet, Topology, node_id_problem};
 use crate::sync::unpoisoned;
 
-/// The number of statuses of other nodes that are read at the same time.
+/// The number of concurrent reads of other nodes' statuses.
 const STATUSES_AT_ONCE: usize = 16;
 /// How long a follower that stops waits for a transfer and a swap in progress, which it cancels.
 const STOP_MAX: Duration = Duration::from_secs(10);
@@ -62,7 +62,7 @@ pub struct Follower {
     folder: Arc<Folder>,
     /// The machine of the node. `None` before it starts.
     machine: Option<NodeMachine>,
-    /// What is served: also if the machine starts again.
+    /// The served generation and its slots, which outlive a restart of the machine.
     served: Option<(Manifest, SlotSet)>,
     /// The slots that the program serves before their topology takes effect.
     confirmed: SlotSet,
@@ -83,7 +83,7 @@ pub struct Follower {
     folder_problem: String,
 }
 
-/// What the threads of transfers and swaps use.
+/// The state that transfers and swaps share.
 struct Folder {
     cache: Mutex<Arc<Cache>>,
     location: Location,
@@ -181,7 +181,7 @@ impl Follower {
         *unpoisoned(&self.folder.member) = Some(member);
     }
 
-    /// Returns the path of the file that is served.
+    /// Returns the path of the served file.
     pub fn serving_path(&self) -> PathBuf {
         self.folder.cache().serving_path()
     }
@@ -229,12 +229,12 @@ impl Follower {
         let last = self.folder.cache().record();
         let mut sets = vec![needed.clone()];
         if unpoisoned(&self.folder.member).is_some() {
-            // The file that was served last, and files of older generations, may have more slots than the node needs.
+            // The last served file, and files of older generations, may have more slots than the node needs.
             let known = [&last.slots].into_iter().chain(&last.earlier_slots).map(|ranges| valid_slots(ranges));
             sets = known.filter(|known| needed.is_subset(known)).chain(sets).collect();
         }
         let mut complete = self.folder.cache().complete(&sets);
-        // The generation that was served last is tried first, because a pin may have selected it.
+        // The last served generation is tried first, because a pin may have selected it.
         complete.sort_by_key(|manifest| (manifest.number == last.generation, manifest.number));
         for manifest in complete.into_iter().rev() {
             let Some(slots) = sets.iter().find(|slots| self.folder.cache().has(&manifest, slots)).cloned() else {
@@ -482,7 +482,7 @@ impl Follower {
         blocking(run, |result| Event::Transferred(result.and_then(|result| result)))
     }
 
-    /// Updates what other threads read.
+    /// Updates the facts that other threads read.
     fn synchronize(&mut self) {
         let status = self.machine().status();
         let status = self.extended(status);
@@ -508,7 +508,7 @@ impl Follower {
         });
     }
 
-    /// Adds to a status what depends on the clock and on the transfer in progress.
+    /// Adds the clock's and the transfer's part of a status.
     fn extended(&mut self, status: NodeStatus) -> NodeStatus {
         let now = self.started.elapsed();
         let machine = self.machine();
@@ -656,7 +656,7 @@ async fn find(location: &Location, read: &Read) -> Result<Found, PublishError> {
                 stream::iter(nodes.iter().map(read)).buffer_unordered(STATUSES_AT_ONCE).try_collect().await?;
             Found::Statuses(read.into_iter().flatten().collect())
         }
-        // What cannot be read is no report.
+        // An unreadable status counts as no report.
         Read::AllStatuses => Found::Statuses(NodeStatus::read_all(location, &mut |_| ()).await?),
     })
 }

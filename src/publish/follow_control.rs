@@ -71,7 +71,7 @@ pub struct FollowFacts {
     pub status: NodeStatus,
     /// The number of polls.
     pub polls: u64,
-    /// The number of bytes that were downloaded.
+    /// The number of downloaded bytes.
     pub fetched_bytes: u64,
     /// The number of failures of each kind, in the order of [`FailureKind::ALL`].
     pub failures: [u64; FailureKind::ALL.len()],
@@ -110,8 +110,8 @@ impl FollowControl {
         self.wake.notify_one();
     }
 
-    /// Makes the follower fetch the file that is served again, because lookups found damaged blocks in it. Until the
-    /// new file is complete, the old one stays.
+    /// Makes the follower fetch the served file again, because lookups found damaged blocks in it. Until the new file
+    /// is complete, the old one stays.
     pub fn damaged(&self) {
         self.is_damaged.store(true, Ordering::Release);
         self.wake.notify_one();
@@ -154,7 +154,7 @@ pub trait ClusterMember: Send {
     /// The reason.
     fn apply(&mut self, topology: &Topology) -> Result<(), String>;
 
-    /// Announces the slots of the file that is served next.
+    /// Announces the slots of the next served file.
     fn set_file_slots(&mut self, slots: &SlotSet);
 
     /// Sets the slots of coming topologies that the node serves already, because it has confirmed that it has their

@@ -19,7 +19,7 @@ use super::status::NodeStatus;
 use super::upload::is_object_name;
 use crate::counted::counted;
 
-/// What [`collect_garbage`](super::Publication::collect_garbage) deletes.
+/// The rules of [`collect_garbage`](super::Publication::collect_garbage).
 #[derive(Clone, Copy, Debug)]
 pub struct GarbageRules {
     /// The number of newest generations whose files are retained, at least 1.
@@ -30,7 +30,7 @@ pub struct GarbageRules {
     pub delete: bool,
 }
 
-/// The objects that were deleted, or would be deleted.
+/// The deleted objects, or those that would be deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Garbage {
@@ -45,7 +45,7 @@ pub struct Garbage {
     pub unreadable_statuses: u64,
 }
 
-/// Deletes, or only reports, what is not needed. Passes a message about each status that cannot be read to `warn`.
+/// Deletes, or only reports, unneeded objects. Passes a message about each status that cannot be read to `warn`.
 pub(super) async fn collect(
     location: &Location,
     rules: &GarbageRules,
@@ -64,7 +64,7 @@ pub(super) async fn collect(
         let parts: Vec<String> = meta.location.parts().map(|part| part.as_ref().to_owned()).collect();
         // The path of an object ends with `data/JOB/NAME`.
         let object = parts[parts.len().saturating_sub(3)..].join("/");
-        // Anything else in the folder belongs to somebody else.
+        // Other objects in the folder are not this table's.
         if referenced.contains(&object) || location.path(&object) != meta.location || !is_object_name(&object) {
             continue;
         }
@@ -87,7 +87,7 @@ pub(super) async fn collect(
 }
 
 /// Rejects a table whose newest manifests were deleted, for example by a lifecycle rule: its files are those of
-/// generations that nodes serve, or that somebody wants to restore.
+/// generations that nodes serve, or that may be restored.
 async fn check_manifests(location: &Location) -> Result<(), PublishError> {
     // The statuses that cannot be read are reported when they are read again.
     let last = location.last_used(Series::Manifests, &mut |_| ()).await?;

@@ -154,7 +154,7 @@ impl Publication {
     }
 }
 
-/// Reads the topology with a number. Returns `None` if there is none.
+/// Reads a topology by its number. Returns `None` if there is none.
 pub(super) async fn read_topology(location: &Location, number: u64) -> Result<Option<Topology>, PublishError> {
     let decode = |json: &[u8]| {
         let topology: Topology = decode(json)?;

@@ -1,8 +1,8 @@
 //! The limits of what a store can state.
 //!
-//! In: numbers and texts of documents and responses. Whoever writes to the store, or answers in its place, chooses
-//! them. Out: an error for a value out of range, before anything is allocated, created, or looped over. Publishers and
-//! readers check the same limits, which docs/PUBLISHING.md lists.
+//! In: numbers and texts of documents and responses. They are chosen by other writers to the store, or by a server in
+//! its place. Out: an error for a value out of range, before anything is allocated, created, or looped over. Publishers
+//! and readers check the same limits, which docs/PUBLISHING.md lists.
 //!
 //! Texts of a store in messages for people become one line of limited length, whose characters do not change a terminal
 //! ([`one_line`]). Errors are in logs, in Info, in statuses, and on terminals, so all of them have this form.
@@ -68,12 +68,12 @@ pub(super) const NUMBERS_MAX: usize = 1 << 20;
 const _: () = assert!(FILE_LEN_MAX_BYTES.checked_mul(ENTRIES_MAX as u64).is_some());
 const _: () = assert!(ROW_COUNT_MAX.checked_mul(ENTRIES_MAX as u64).is_some());
 
-/// Checks that a number is at most `max`. Returns what is wrong as the error.
+/// Checks that a number is at most `max`. The error states the problem.
 pub(super) fn check_number(name: &str, found: u64, max: u64) -> Result<(), String> {
     if found <= max { Ok(()) } else { Err(format!("{name} is {found}, expected at most {max}")) }
 }
 
-/// Checks the length of a text. Returns what is wrong as the error.
+/// Checks the length of a text. The error states the problem.
 pub(super) fn check_len(name: &str, text: &str, max_bytes: usize) -> Result<(), String> {
     if text.len() <= max_bytes {
         return Ok(());
@@ -81,7 +81,7 @@ pub(super) fn check_len(name: &str, text: &str, max_bytes: usize) -> Result<(), 
     Err(format!("{name} has {} bytes, expected at most {max_bytes}", text.len()))
 }
 
-/// Checks the number of elements of a list. Returns what is wrong as the error.
+/// Checks the number of elements of a list. The error states the problem.
 pub(super) fn check_count(name: &str, found: usize, max: usize) -> Result<(), String> {
     if found <= max { Ok(()) } else { Err(format!("has {found} {name}, expected at most {max}")) }
 }
@@ -117,7 +117,7 @@ pub(super) fn list<'d, T: Deserialize<'d>, D: Deserializer<'d>, const MAX: usize
 pub(crate) const CHARS_MAX: usize = 300;
 /// The number of characters that stay at the end of a longer text, which has the remedy.
 const END_CHARS: usize = 100;
-/// What stands for the middle of a longer text.
+/// Replaces the middle of a longer text.
 const CUT: &str = " […] ";
 
 /// Returns a text as one line of at most [`CHARS_MAX`] characters. Characters that are not visible are escaped, and the

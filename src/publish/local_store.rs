@@ -33,7 +33,7 @@ use crate::folder::{Folder, NewFile};
 pub(super) const STORE: &str = "folder";
 /// The number of names in the longest path of an object: `data/JOB/FILE`. Listings do not go deeper.
 const DEPTH_MAX: usize = 3;
-/// The number of bytes that are read at once.
+/// The length of a read.
 const CHUNK_LEN_BYTES: u64 = 8 << 20;
 
 /// The maximum time of an operation that reads. A network file system that hangs would otherwise block a node, which
@@ -138,7 +138,7 @@ impl LocalStore {
         let names = folder.names().map_err(|error| fault(prefix, error))?;
         let names = names.into_iter().filter_map(|name| name.into_string().ok());
         let is_regular = |name: &String| {
-            // What was deleted meanwhile is not in the folder.
+            // A file may have been deleted meanwhile.
             folder.stat(name).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) != FileType::RegularFile)
         };
         Ok(names.filter(is_regular).collect())

@@ -119,7 +119,7 @@ impl Entry {
         serde_json::from_str(text).map_err(malformed)
     }
 
-    /// Checks the fields that do not depend on other entries. Returns what is wrong as the error.
+    /// Checks the fields that do not depend on other entries. The error states the problem.
     fn check(&self) -> Result<(), String> {
         check_len("the name of an object", &self.object, OBJECT_LEN_MAX_BYTES)?;
         let parts: Vec<&str> = self.object.split('/').collect();
@@ -170,7 +170,7 @@ impl From<EntryFields> for Entry {
     }
 }
 
-/// Checks that a canary can be a line of a canary file. Returns what is wrong as the error.
+/// Checks that a canary can be a line of a canary file. The error states the problem.
 fn check_canary_text(canary: &Canary) -> Result<(), String> {
     check_len("the key of a canary", &canary.key, KEY_LEN_MAX_BYTES)?;
     check_len("the digest of a canary", &canary.digest, TEXT_LEN_MAX_BYTES)?;
@@ -180,14 +180,14 @@ fn check_canary_text(canary: &Canary) -> Result<(), String> {
     }
 }
 
-/// Checks the parts of a manifest that a publisher chooses. Returns what is wrong as the error.
+/// Checks the parts of a manifest that a publisher chooses. The error states the problem.
 pub(super) fn check_note_and_canaries(note: &str, canaries: &[Canary]) -> Result<(), String> {
     check_len("the note", note, NOTE_LEN_MAX_BYTES)?;
     check_count("canaries", canaries.len(), CANARIES_MAX)?;
     canaries.iter().try_for_each(check_canary_text)
 }
 
-/// What is read first, because a newer format may have other fields.
+/// The field that is read first, because a newer format may have other fields.
 #[derive(Deserialize)]
 struct FormatOnly {
     format: u32,
@@ -225,7 +225,7 @@ impl Manifest {
         location.read_document(Series::Manifests, number, |json| Manifest::decode(json, number)).await
     }
 
-    /// Decodes a manifest that has a given number. Returns what is wrong with it as the error.
+    /// Decodes a manifest that has a given number. The error states the problem.
     pub(super) fn decode(json: &[u8], number: u64) -> Result<Manifest, String> {
         let FormatOnly { format } = super::document::decode(json)?;
         if format > MANIFEST_FORMAT {
@@ -242,7 +242,7 @@ impl Manifest {
     }
 
     /// Checks that the files cover every slot exactly once and agree with each other, and that all numbers and lengths
-    /// are within the [limits]. Returns what is wrong as the error.
+    /// are within the [limits]. The error states the problem.
     pub(super) fn check(&self) -> Result<(), String> {
         check_number("the number", self.number, NUMBER_MAX)?;
         check_number("the number of the parent", self.parent, NUMBER_MAX)?;
@@ -271,7 +271,7 @@ impl Manifest {
     /// Looks the canaries of the generation up in a table that has its rows of these slots.
     ///
     /// # Errors
-    /// What is wrong with the first canary of the slots that the table does not satisfy.
+    /// The problem with the first failed canary of these slots.
     pub fn check_canaries(&self, store: &MappedStore, slots: &SlotSet) -> Result<(), String> {
         let held = store.key_kind();
         // A malformed key is not left out, so that the generation is rejected.

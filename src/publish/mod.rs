@@ -88,8 +88,8 @@ pub use transfer::Stage;
 pub use transfer::TransferProgress;
 pub use upload::ShardFile;
 
-/// What a node serves, and the pin that it follows. A node that starts again follows this pin, or a newer one, even if
-/// the store does not return it.
+/// The served generation of a node, and its pin. A node that starts again follows this pin, or a newer one, even if the
+/// store does not return it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     /// The generation that the node serves or was about to serve, or 0.
@@ -99,7 +99,7 @@ struct Record {
     /// This pin. `None` if there is none, or if an earlier version recorded only its number.
     #[serde(default)]
     pinned: Option<Pin>,
-    /// The slots of the file. Empty if an earlier version recorded them.
+    /// The slots of the file. Empty if an earlier version wrote the record.
     #[serde(default, deserialize_with = "limits::list::<_, _, RANGES_MAX>")]
     slots: Vec<SlotRange>,
     /// The slots of the files that a node of a cluster served before. Files of older generations may have them.

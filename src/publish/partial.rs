@@ -1,6 +1,6 @@
 //! An incomplete download: its file, and which bytes of the file are complete.
 //!
-//! In: the bytes that arrive, or a damaged file. Out: what is missing, also after a restart of the process.
+//! In: the bytes that arrive, or a damaged file. Out: what is missing, even after a restart of the process.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -23,7 +23,7 @@ use crate::store::{Pace, Unchecked, survive_bus_errors};
 
 /// The length of a block that has a checksum.
 const BLOCK_LEN_BYTES: u64 = crate::format::checksum::BLOCK_LEN_BYTES as u64;
-/// The number of bytes that are copied at once.
+/// The length of a copy.
 const COPY_LEN_BYTES: usize = 1 << 20;
 
 /// The names of the files of an incomplete download, next to the file that it will become.
@@ -34,7 +34,7 @@ pub(super) struct Partial<'f> {
     pub(super) state_name: OsString,
 }
 
-/// What a download has.
+/// The bytes that a download has.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct DownloadState {
     object_url: String,

@@ -56,7 +56,7 @@ impl Pin {
         if is_named { self.generation } else { self.others }
     }
 
-    /// Checks that all numbers and lengths are within the [limits]. Returns what is wrong as the error.
+    /// Checks that all numbers and lengths are within the [limits]. The error states the problem.
     pub(super) fn check(&self) -> Result<(), String> {
         for number in [self.generation, self.others].into_iter().flatten() {
             check_number("a generation", number, NUMBER_MAX)?;
@@ -65,7 +65,7 @@ impl Pin {
         check_len("the time", &self.created, TEXT_LEN_MAX_BYTES)
     }
 
-    /// Reads the pin with a number. Returns `None` if there is none.
+    /// Reads a pin by its number. Returns `None` if there is none.
     pub(super) async fn read(location: &Location, number: u64) -> Result<Option<Pin>, PublishError> {
         let decode = |json: &[u8]| {
             let pin: Pin = decode(json)?;
@@ -119,13 +119,12 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Reads the decision about the pin with a number. Returns `None` if there is none.
+    /// Reads the decision about a pin. Returns `None` if there is none.
     pub(super) async fn read(location: &Location, pin: u64) -> Result<Option<Decision>, PublishError> {
         location.read_document(Series::Decisions, pin, decode).await
     }
 
-    /// Creates the decision about the pin with a number. The first decision is final: returns it, even if it is another
-    /// one.
+    /// Creates the decision about a pin. The first decision is final: returns it, even if it is another one.
     pub(super) async fn create(self, location: &Location, pin: u64) -> Result<Decision, PublishError> {
         // Whether it was created now or before does not matter.
         location.create_document(Series::Decisions, pin, &encode(&self)).await?;

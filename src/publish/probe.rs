@@ -25,7 +25,7 @@ const RACED_LENS_BYTES: [usize; 2] = [16, 64 << 10];
 /// The number of objects of a check besides the raced ones.
 const OTHER_OBJECTS: usize = 1 + REQUESTS_MAX;
 
-/// What a store can do.
+/// The measured properties of a store.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StoreProbe {

@@ -72,7 +72,7 @@ pub struct Publication {
     warnings: Mutex<BTreeSet<String>>,
 }
 
-/// What a new generation contains besides its files.
+/// The properties of a new generation, besides its files.
 #[derive(Clone, Debug, Default)]
 pub struct CommitOptions {
     /// The number of the generation that must be the newest one before the commit. `None` for any generation.
@@ -86,7 +86,7 @@ pub struct CommitOptions {
 }
 
 impl CommitOptions {
-    /// Checks that all numbers and lengths are within the limits. Returns what is wrong as the error.
+    /// Checks that all numbers and lengths are within the limits. The error states the problem.
     fn check(&self) -> Result<(), String> {
         check_note_and_canaries(&self.note, &self.canaries)
     }
@@ -160,14 +160,14 @@ impl Publication {
         self.location.busy.set_patience(deadline.map(Into::into), Arc::new(notice));
     }
 
-    /// Returns whether an upload that was interrupted continues if the same file is uploaded again.
+    /// Returns whether an interrupted upload continues if the same file is uploaded again.
     pub fn resumes_uploads(&self) -> bool {
         self.location.multipart.is_some()
     }
 
     /// Verifies a baked file, uploads it, and compares the stored bytes with the file. Readers do not see the file
-    /// until a manifest references it. An upload that was interrupted continues if the same file is uploaded again,
-    /// except in a folder: see [`Publication::resumes_uploads`].
+    /// until a manifest references it. An interrupted upload continues if the same file is uploaded again, except in a
+    /// folder: see [`Publication::resumes_uploads`].
     ///
     /// # Errors
     /// [`PublishError`].
@@ -412,7 +412,7 @@ impl Publication {
         Ok(Pin::read(&self.location, number).await?.map(|pin| (number, pin)))
     }
 
-    /// Returns the pin with a number, or `None` if there is none.
+    /// Returns a pin by its number, or `None` if there is none.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -508,14 +508,14 @@ impl Publication {
     }
 
     /// Returns warnings of the operations since the last call, at most 16: about statuses, manifests, and pins that
-    /// could not be read and are left out, about documents that were deleted, and about nodes with the same name.
-    /// Whoever can write to `status/` in the store can put anything there, which must not hide the other nodes.
+    /// could not be read and are left out, about documents that were deleted, and about nodes with the same name. Every
+    /// writer to `status/` in the store can put anything there, which must not hide the other nodes.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *unpoisoned(&self.warnings)).into_iter().collect()
     }
 
     /// Downloads a generation into one file, and verifies it. The file replaces the file at `path` when it is complete.
-    /// A download that was interrupted continues if it is repeated.
+    /// An interrupted download continues if it is repeated.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -538,8 +538,8 @@ impl Publication {
         folder.rename(&new, &name).and_then(|()| folder.sync()).map_err(PublishError::io(path))
     }
 
-    /// Downloads a shard of a generation, and verifies it. The file at `path` exists when it is complete. A download
-    /// that was interrupted continues if it is repeated.
+    /// Downloads a shard of a generation, and verifies it. The file at `path` exists when it is complete. An
+    /// interrupted download continues if it is repeated.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -603,7 +603,7 @@ fn check_canaries(canaries: &[Canary], shards: &[ShardFile]) -> Result<(), Publi
     Ok(())
 }
 
-/// Reads what is compared of files that form a generation, and their length in bytes.
+/// Reads the compared properties of a generation's files, and their length in bytes.
 fn facts(shards: &[ShardFile]) -> Result<(Facts, u64), PublishError> {
     let (mut facts, mut bytes) = (Facts::default(), 0_u64);
     for shard in shards {
@@ -618,11 +618,12 @@ fn facts(shards: &[ShardFile]) -> Result<(Facts, u64), PublishError> {
 
 /// Returns a name that no other job of a table has.
 pub(super) fn new_job() -> String {
+    // Engines repeat tasks and run copies of slow ones, so that no two uploads may have one name.
     format!("{:032x}", u128::from_le_bytes(random_bytes()))
 }
 
-/// The maximum distance from the highest document to a number that only another object names. Whoever can write a
-/// status could otherwise use up all numbers.
+/// The maximum distance from the highest document to a number that only another object names. Otherwise, the writer of
+/// a status could use up all numbers.
 const DISTANCE_MAX: u64 = 1 << 20;
 
 /// The maximum time of a listing during a poll.
@@ -702,7 +703,7 @@ impl Location {
             Series::Topologies => status.topology,
             Series::Decisions | Series::Policies => 0,
         };
-        // Whoever can write statuses must not keep publishers from publishing.
+        // Writers of statuses must not keep publishers from publishing.
         let statuses = permitted(NodeStatus::read_all(self, warn).await).unwrap_or_else(|error| {
             warn(format!("{error}: numbers that only nodes know are not considered"));
             Vec::new()
@@ -724,7 +725,7 @@ impl Location {
     }
 }
 
-/// Returns nothing if a publisher may not read what other roles write.
+/// Ignores the missing permission to read documents of other roles.
 fn permitted<T: Default>(found: Result<T, PublishError>) -> Result<T, PublishError> {
     match found {
         Err(PublishError::Store { cause: StoreFault::Credentials(_), .. }) => Ok(T::default()),

@@ -151,8 +151,10 @@ impl Publication {
         cancel: &Cancel,
     ) -> Result<Manifest, PublishError> {
         let coverage = |problem| PublishError::Coverage { problem };
+        // Slots without rows are named, because a task that was lost would otherwise look like one without rows.
         check_coverage(entries.iter().map(|entry| entry.slots).chain(empty.iter().copied())).map_err(coverage)?;
         self.check_parent(options.parent)?;
+        // Otherwise, only readers would notice an entry of another table.
         self.check_stored(&entries, cancel)?;
         if let Some(first) = entries.first().cloned() {
             for slots in empty {

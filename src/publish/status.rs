@@ -23,8 +23,7 @@ use crate::cluster::{SlotSet, node_id_problem};
 use crate::slots::SlotRange;
 use crate::sync::unpoisoned;
 
-/// The number of statuses that are read at the same time. A reader that waits for nodes accepts that the store fails
-/// for as many.
+/// The number of concurrent reads of statuses. A reader that waits for nodes tolerates as many failed reads.
 pub(super) const READS_MAX: usize = 64;
 /// The number of statuses for which a store may return errors, after retries, until the store itself is considered
 /// failed.
@@ -116,13 +115,13 @@ impl NodeStatus {
     }
 
     /// Returns whether the node has stopped reporting: its status is older than a time, and two reports are missing. A
-    /// node that fetches, or that waits for a store, reports as often as otherwise.
+    /// node that fetches, or that waits for a store, reports at the usual rate.
     pub fn is_silent_for(&self, fail_after: Duration) -> bool {
         let missed_s = self.report_every_s.saturating_mul(2);
         self.age_s > fail_after.as_secs().max(missed_s)
     }
 
-    /// Returns what is wrong if two processes report under the name of the node.
+    /// Returns the problem if two processes report under the node's name.
     pub fn name_problem(&self) -> Option<String> {
         let (instance, other) = (one_line(&self.instance), one_line(&self.other_instance));
         (!other.is_empty()).then(|| {
@@ -137,7 +136,7 @@ impl NodeStatus {
         self.slots.iter().copied().filter(|range| range.is_valid()).collect()
     }
 
-    /// Decodes the status of a node. Returns what is wrong with it as the error.
+    /// Decodes the status of a node. The error states the problem.
     fn decode(json: &[u8], node: &str) -> Result<NodeStatus, String> {
         let mut status: NodeStatus = decode(json)?;
         if status.node != node {
@@ -219,7 +218,7 @@ impl NodeReports {
     pub(super) async fn read(location: &Location, failed_max: usize) -> Result<NodeReports, PublishError> {
         let mut reports = NodeReports::default();
         let listed = match location.list("status", None, STATUSES_MAX).await {
-            // Who can write to the folder of a store can replace `status`. All statuses are then missing. If the store
+            // Other writers to the folder of a store can replace `status`. All statuses are then missing. If the store
             // itself is missing, nothing is known of nodes.
             Err(error @ PublishError::Store { cause: StoreFault::Folder { .. }, .. }) => {
                 if let Some(folder) = &location.folder {
@@ -320,7 +319,7 @@ impl Namesakes {
 
     /// Writes a status, after a look at the one that it replaces.
     pub(super) async fn report(&self, location: &Location, mut status: NodeStatus) -> Result<(), PublishError> {
-        // What cannot be read now is read before the next report.
+        // A failed read is repeated before the next report.
         if let Ok(Some(found)) = NodeStatus::read(location, &status.node).await {
             self.found(&found.instance, Instant::now());
         }

@@ -71,7 +71,7 @@ pub(super) async fn until_canceled<T>(
     }
 }
 
-/// What a transfer does.
+/// The stage of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
@@ -101,7 +101,7 @@ impl Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransferProgress {
-    /// What the transfer does.
+    /// The stage.
     pub stage: Stage,
     /// The number of bytes that are complete.
     pub done_bytes: u64,

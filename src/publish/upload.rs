@@ -1,8 +1,8 @@
 //! Uploads of baked files.
 //!
 //! In: a baked file and its slots. Out: an object with the same bytes, and the entry that a manifest lists. The file is
-//! verified before the upload, and the object is read back after it. An upload that was interrupted continues with the
-//! parts that are missing: see [`UploadState`].
+//! verified before the upload, and the object is read back after it. An interrupted upload continues with the parts
+//! that are missing: see [`UploadState`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -130,6 +130,7 @@ pub(super) async fn upload(
         Some(multipart) => upload_resumable(location, multipart, job, shard, &verified, cancel, progress).await?,
         None => upload_at_once(location, job, shard, &verified, cancel, progress).await?,
     };
+    // A store or a proxy may have stored other bytes, which otherwise only nodes would notice.
     read_back(location, &object, &verified, cancel, progress).await?;
     if !is_intact(&verified.store) {
         let problem = "was changed during its upload: publish it again, and replace files only by rename".to_owned();
@@ -430,7 +431,7 @@ impl UploadState {
     fn read(place: &StatePlace, location: &Location, verified: &Verified) -> Option<UploadState> {
         let json = place.folder.read(&place.name, STATE_LEN_MAX_BYTES).ok()?;
         let state: UploadState = serde_json::from_slice(&json).ok()?;
-        // Whoever can write to the folder of the file must not choose another object, such as a manifest.
+        // Other writers to the file's folder must not choose another object, such as a manifest.
         let is_same = is_object_name(&state.object)
             && state.object_url == location.object_url(&state.object)
             && state.digest == verified.digest

@@ -35,7 +35,7 @@ use walk::Walk;
 
 /// The length of a read, a multiple of the block length.
 const READ_LEN_BYTES: usize = 256 * BLOCK_LEN_BYTES;
-/// The maximum number of pieces that are read ahead.
+/// The maximum number of pieces read ahead.
 const AHEAD_COUNT: usize = 2;
 
 /// The reason why the index cannot be written.
@@ -90,6 +90,7 @@ pub(super) fn build(
         // Removes the pilots and places that were written for an earlier hash seed that failed. Padding between
         // sections is never written, so it must be a hole, which reads as zeros.
         file.set_len(layout.pilots.offset_bytes)?;
+        // A part whose keys collide gets no pilots under this seed. Nearly every seed works.
         let Some((pilot_sums, place_sums)) = write_slots(file, &layout, &buckets, budget, progress)? else {
             continue;
         };
@@ -255,6 +256,7 @@ fn write_slots(
     let mut pilots = SectionWriter::new(file, layout.pilots.offset_bytes, 1)?;
     let mut places = SectionWriter::new(file, layout.places.offset_bytes, 1)?;
     let (parts, row_count) = (layout.dimensions.parts(), layout.dimensions.row_count);
+    // The slots of a part fit into the processor's cache, so each thread works on one part at a time.
     let threads = budget.threads.clamp(1, buckets.count().max(1));
     let mut rows_done = 0;
     thread::scope(|scope| {

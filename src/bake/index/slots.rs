@@ -47,8 +47,8 @@ impl Entry {
     }
 }
 
-/// Returns the hash seeds to try, in order. The first seed is derived from the keys, so that nobody can choose keys
-/// that collide under a seed known in advance.
+/// Returns the hash seeds to try, in order. The first seed is derived from the keys, so that keys cannot be chosen to
+/// collide under a known seed.
 pub(super) fn seeds(first: u64) -> impl Iterator<Item = u64> {
     (0..SEED_COUNT).map(move |number| first.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
 }

@@ -1,7 +1,7 @@
 //! Inputs: files, standard input, readers, and rows in memory.
 //!
 //! In: names, patterns, and readers. Out: the decompressed bytes of each input, and at the end its length and digest. A
-//! file that changes while it is read is an error, because nobody could know which rows were baked. This module does
+//! file that changes while it is read is an error, because it would be unknown which rows were baked. This module does
 //! not know the formats of inputs.
 
 mod raw;
@@ -68,7 +68,7 @@ impl<'a> Input<'a> {
     }
 
     /// Returns an input whose rows are in memory. Messages call the input `name`. The baking thread calls `fill` with
-    /// one empty piece after another, until `fill` adds no row. `fill` should stop adding rows when the piece is full.
+    /// empty pieces until `fill` adds no row. `fill` should stop adding rows when the piece is full.
     ///
     /// [`Options::keys`](super::Options::keys) applies to these rows. Options for text formats have no effect.
     #[doc(hidden)]
@@ -124,6 +124,7 @@ impl<'a> Input<'a> {
             Ok(input) => OpenInput { name, input },
             Err(error) => return Err(BakeError::Input { input: name, error }),
         };
+        // Read as text, a table would fail with an error about its first row, which would not name the cause.
         if *input.head() == MAGIC[..HEAD_LEN_BYTES] {
             return Err(BakeError::InputIsTable { input: input.name });
         }
@@ -414,7 +415,7 @@ fn files(pattern: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Receives consecutive rows from the caller of [`Input::rows`](crate::bake::Input::rows).
 pub struct RowPiece {
-    /// The bytes of all keys and values, one after another.
+    /// The bytes of all keys and values.
     bytes: Vec<u8>,
     /// For each row, the offsets in `bytes` at which the key and the value end.
     ends: Vec<(usize, usize)>,

@@ -220,6 +220,7 @@ impl<R: Read> Cutter<R> {
                 false => rows.end = bytes.len(),
             }
         }
+        // The rest begins with the start of a row, so the next piece can be parsed on another thread.
         self.rest.extend_from_slice(&bytes[rows.end..]);
         bytes.truncate(rows.end);
         let first_line = self.next_line;
@@ -275,6 +276,7 @@ impl RowEnds {
             self.find_line_end(bytes, bytes.len());
             return;
         };
+        // A line end outside quotes ends a row, so cutting needs no parser, and only quotes are searched.
         let mut at = self.scanned_bytes;
         while let Some(found) = memchr::memchr(b'"', &bytes[at..]) {
             let quote = at + found;

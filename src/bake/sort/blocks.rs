@@ -93,6 +93,7 @@ impl BlockReader {
             .map_err(|error| self.extent.owner.failed(error))?;
         self.advise_next_blocks(to);
         let blocks_read = self.buffer[start..].chunks(block_len_bytes as usize);
+        // Every read is verified, because the disk or another process may have changed the block since the last one.
         for (block, bytes) in (self.next_block..).zip(blocks_read) {
             let (expected, found) = (self.sums.get(block)?, block_sum(bytes).get());
             if expected != found {

@@ -192,6 +192,7 @@ impl<'a> HeldRow<'a> {
         let (header, rest) = response.split_at_mut(RESPONSE_HEADER_LEN_BYTES);
         let (value, padding) = rest.split_at_mut(self.value.len());
         self.key.write_into(key);
+        // An error about duplicate keys can name both lines, although rows take no additional bytes for it.
         let status = self.line | if self.deleted { DELETED } else { 0 };
         header.copy_from_slice(&(u64::from(status) << 32 | self.value.len() as u64).to_be_bytes());
         value.copy_from_slice(self.value);

@@ -51,12 +51,12 @@ struct BlockRows {
     /// Whether number keys are returned as decimal text.
     as_text: bool,
     text: Vec<u8>,
-    /// The checks for rows of a table that was baked before. `None` for rows that this bake has written.
+    /// The checks for rows of an older table. `None` for rows that this bake has written.
     table: Option<TableChecks>,
 }
 
-/// The checks for rows of a table that was baked before. They are necessary although blocks are verified, because a
-/// forged table can have correct checksums and invalid rows.
+/// The checks for rows of an older table. They are necessary although blocks are verified, because a forged table can
+/// have correct checksums and invalid rows.
 struct TableChecks {
     /// The number of rows in the table. `None` if reading does not start at the first row.
     row_count: Option<u64>,

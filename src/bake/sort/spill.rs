@@ -50,7 +50,7 @@ impl SpilledRun {
     }
 }
 
-/// Writes runs one after another into a file.
+/// Appends runs to a file.
 pub(in crate::bake) struct SpillFile {
     file: Arc<File>,
     owner: ExtentOwner,

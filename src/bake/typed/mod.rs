@@ -178,6 +178,7 @@ impl TypedPlan {
         if let Some(base) = &self.base {
             check_columns(base, &schema, self.columns.cast)?;
         }
+        // Only the thread that opens inputs sets the schema, so there is no race for it.
         Ok(self.schema.get_or_init(|| Arc::new(schema)))
     }
 

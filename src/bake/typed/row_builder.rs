@@ -11,7 +11,7 @@ use crate::typed::{
     Caster, Column, ColumnError, ColumnType, RowEncoder, Schema, TextParser, TypedRow, Value, write_text,
 };
 
-/// Encodes the rows of a schema, one after another.
+/// Encodes the rows of a schema, one row at a time.
 #[derive(Clone)]
 pub(in crate::bake) struct RowBuilder {
     schema: Arc<Schema>,
@@ -97,7 +97,7 @@ impl RowBuilder {
             ColumnError::TooLong { len_bytes } => {
                 RowFault::Value(FormatError::ValueTooLong { len_bytes: len_bytes as u64 })
             }
-            // The cells fit their columns, which are as many.
+            // Each cell fits its column, so only the total length can be wrong.
             error => RowFault::TypedRow { what: error.to_string() },
         })
     }
@@ -107,7 +107,7 @@ impl RowBuilder {
         &self.schema
     }
 
-    /// Checks the value of a row that somebody else has encoded.
+    /// Checks the value of a row from memory or from a table.
     pub(in crate::bake) fn check(schema: &Schema, row: &[u8]) -> Result<(), RowFault> {
         TypedRow::new(schema, row).and_then(|row| row.check()).map_err(|error| RowFault::typed_row(&error))
     }
@@ -125,6 +125,7 @@ impl RowFault {
 /// Empties a vector and keeps its memory, for values of another lifetime.
 fn emptied<'n>(mut cells: Vec<Value<'_>>) -> Vec<Value<'n>> {
     cells.clear();
+    // The standard library collects in place, so the allocation stays.
     cells.into_iter().map(|_| Value::Null).collect()
 }
 

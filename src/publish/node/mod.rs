@@ -102,10 +102,10 @@ pub(super) struct NodeMachine {
     /// The number of a pin, and the decision about it, which is final.
     decision: Option<(u64, Decision)>,
     topologies: Topologies,
-    /// The slots that the program serves, including those that it has given away a moment ago.
+    /// The slots that the program serves, including those that it has just given away.
     served_slots: SlotSet,
 
-    /// What the node serves, and the digest of the table.
+    /// The served generation, and the digest of its table.
     serving: u64,
     digest: String,
     held: SlotSet,
@@ -197,7 +197,7 @@ impl NodeMachine {
         (self.serving, self.digest) = (manifest.number, manifest.digest());
         self.hold(slots);
         self.bodies.insert(manifest.number, Arc::new(manifest.clone()));
-        // A process that was killed may have left files in the folder.
+        // A killed process may have left files in the folder.
         self.is_settled = false;
     }
 
@@ -308,7 +308,7 @@ impl NodeMachine {
 
     fn transferred(&mut self, result: Result<Box<SlotSet>, PublishError>, now: Duration) {
         let Some(transfer) = self.transfer.take() else { return };
-        // A read that is in progress may have begun before the transfer ended.
+        // The read in progress may have begun before the transfer ended.
         (self.confirming, self.confirmed) = (None, None);
         match result {
             Ok(slots) => self.ready = Some(Prepared { slots: *slots, ..transfer.prepared }),
@@ -355,7 +355,7 @@ impl NodeMachine {
         if self.failures.len() > FAILURES_MAX {
             self.failures.pop_first();
         }
-        // Of several generations that fail one after the other, the newest one is reported.
+        // Of several failed generations, the newest one is reported.
         if self.goal_error.as_ref().is_none_or(|(reported, _)| *reported <= generation) {
             self.goal_error = Some((generation, error));
         }
@@ -369,7 +369,7 @@ impl NodeMachine {
         let problem = format!("{problem}: it is fetched again");
         let error = PublishError::Corrupt { object: format!("generation {}", self.serving), problem };
         self.notices.push(error.to_string());
-        // A disk that damages each copy must not make the node fetch it all the time.
+        // A faulty disk must not make the node fetch copies all the time.
         let attempts = self.repairs - 1;
         let failure = Failure { attempts, retry_at: now, text: String::new(), is_unusable: false };
         self.failures.insert(self.serving, failure);
@@ -408,7 +408,7 @@ pub(in crate::publish) struct NodeOptions {
     pub(in crate::publish) seed: u64,
 }
 
-/// What a node does next.
+/// The next step of a node.
 #[derive(Debug)]
 pub(in crate::publish) enum Action {
     Read(Read),
@@ -463,7 +463,7 @@ pub(in crate::publish) enum Read {
     AllStatuses,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Debug)]
 pub(in crate::publish) enum Found {
     /// The highest number that exists, or 0.
@@ -482,7 +482,7 @@ pub(in crate::publish) enum Found {
     Statuses(Vec<NodeStatus>),
 }
 
-/// What happened.
+/// An event that the machine records.
 #[derive(Debug)]
 pub(in crate::publish) enum Event {
     Read(Read, Result<Found, PublishError>),
@@ -494,7 +494,7 @@ pub(in crate::publish) enum Event {
     StatusWritten(Result<(), PublishError>),
     /// The served file is damaged, or no longer in the folder: what was found.
     Damaged(&'static str),
-    /// A program requests a poll, also of a generation that failed.
+    /// A program requests a poll, which retries failed generations.
     Woken,
 }
 
@@ -512,7 +512,7 @@ impl SwapFailure {
     }
 }
 
-/// What a poll changed.
+/// The result of a poll.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Polled {
     /// The node serves the generation that it should, which has this number.

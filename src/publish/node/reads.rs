@@ -125,7 +125,7 @@ impl NodeMachine {
         }
     }
 
-    /// Returns why what the store returned contradicts what the node knows.
+    /// Returns why the store's responses contradict the node's state.
     fn contradiction(&self) -> Option<PublishError> {
         let (newest, serving) = (self.manifests.exists(), self.serving);
         if serving <= newest && !self.is_newest_missing {
@@ -277,13 +277,13 @@ const SKIPPED_MAX: u64 = 8;
 pub(super) struct SeriesReader {
     /// The number of the newest document that was read, or 0.
     number: u64,
-    /// The highest number that is known to exist. It never decreases.
+    /// The highest known number. It never decreases.
     exists: u64,
     /// Whether the newest number was searched since the node started.
     is_searched: bool,
     /// Whether the reader goes back from a damaged document that the search found.
     is_descending: bool,
-    /// The number that is read next in this round. `None` after the last read.
+    /// The next number to read in this round. `None` after the last read.
     next: Option<u64>,
     reads: u32,
 }
@@ -307,7 +307,7 @@ impl SeriesReader {
         self.number
     }
 
-    /// Returns the highest number that is known to exist.
+    /// Returns the highest known number.
     pub(super) fn exists(&self) -> u64 {
         self.exists
     }

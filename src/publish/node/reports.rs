@@ -21,7 +21,7 @@ impl NodeMachine {
         }
         self.is_unreported = false;
         let has_served = take(&mut self.has_served);
-        // A generation that is served although a newer one failed is reported before the failure.
+        // A served generation is reported before the failure of a newer one.
         self.is_unreported = has_served && self.goal_error.is_some();
         if !self.is_unreported
             && let Some(error) = self.goal_error.take().map(|(_, error)| error).or_else(|| self.poll_error.take())
@@ -74,12 +74,12 @@ impl NodeMachine {
         self.polled_at
     }
 
-    /// Returns the generation that is being fetched, and when the fetch began.
+    /// Returns the generation in transfer, and when the fetch began.
     pub(in crate::publish) fn fetching(&self) -> Option<(u64, Duration)> {
         self.transfer.as_ref().map(|transfer| (transfer.prepared.generation, transfer.since))
     }
 
-    /// Returns the status of the node, without what depends on other clocks or on the progress of a transfer.
+    /// Returns the status, without the parts that depend on other clocks or on the progress of a transfer.
     pub(in crate::publish) fn status(&self) -> NodeStatus {
         let missing = self.missing().map(|manifest| manifest.number);
         let failure = self.reported_failure(missing);
@@ -162,7 +162,7 @@ impl NodeMachine {
     }
 }
 
-/// Returns whether two statuses differ at most in what changes all the time.
+/// Returns whether two statuses differ at most in their counter.
 fn is_same_state(left: &NodeStatus, right: &NodeStatus) -> bool {
     NodeStatus { beat: right.beat, ..left.clone() } == *right
 }
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::publish::Record;
 
-    /// Returns what an empty table has.
+    /// Returns the result of a read in an empty table.
     fn nothing(read: &Read) -> Found {
         match read {
             Read::NewestManifest(_) | Read::NewestPin(_) | Read::NewestTopology(_) => Found::Newest(0),

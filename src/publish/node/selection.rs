@@ -14,7 +14,7 @@ use crate::publish::error::PublishError;
 use crate::publish::manifest::Manifest;
 use crate::publish::pin::Decision;
 
-/// What the documents select.
+/// The generation that the documents select.
 pub(super) enum Selection {
     /// Unknown, because a document cannot be read. The node continues what it does, but does not swap.
     Unknown,
@@ -207,7 +207,7 @@ impl NodeMachine {
         }
     }
 
-    /// Returns the generations that are served, fetched, or about to be served.
+    /// Returns the generations in use: served, fetched, or about to be served.
     fn used(&self) -> Vec<u64> {
         let selected = match self.selection() {
             Selection::Generation { manifest, .. } => Some(manifest.number),
@@ -234,7 +234,7 @@ impl NodeMachine {
     }
 }
 
-/// The maximum number of older generations that are tried, or that a generation is compared with.
+/// The maximum number of older generations to try or to compare with.
 pub(super) const COMPARED_MAX: u64 = 8;
 
 /// Whether a node may serve a generation.

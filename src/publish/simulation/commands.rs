@@ -218,7 +218,7 @@ impl Actor {
         Actor { name, store: store.clone(), publication: Publication::new(location).unwrap() }
     }
 
-    /// Runs a random command. Returns what it has reported to be in the store.
+    /// Runs a random command. Returns the documents that it has reported.
     async fn run(&self, command: usize) -> std::result::Result<Reported, PublishError> {
         let location = &self.publication.location;
         let note = format!("actor {} command {command}", self.name);
@@ -270,7 +270,7 @@ fn manifest(location: &Location, note: String) -> Manifest {
     Manifest { note, ..Manifest::new(location, "job", vec![Entry::from_json(entry).unwrap()]) }
 }
 
-/// Runs commands one after the other. Returns what those that succeeded have reported to be in the store.
+/// Runs one command at a time. Returns the documents that the successful ones have reported.
 async fn run_commands(actor: &Actor) -> Vec<Reported> {
     let mut reported = Vec::new();
     for command in 0..COMMANDS {

@@ -21,7 +21,7 @@ use crate::slots::SlotRange;
 pub(super) const GROUPS: u16 = 8;
 pub(super) const GROUP_SLOTS: u16 = 16384 / GROUPS;
 
-/// What is special about a generation.
+/// The kind of a generation.
 pub(super) enum PublicationKind {
     Ordinary,
     /// The publisher has allowed the other kind of keys, which later generations have, too.
@@ -151,7 +151,7 @@ impl SimulatedStore {
         false
     }
 
-    /// Returns what a read finds in the state of the store at a time.
+    /// Returns the result of a read in the state of the store at a time.
     pub(super) fn read(&self, read: &Read, view_ms: u64) -> Result<Found, PublishError> {
         Ok(match read {
             Read::NewestManifest(known) => Found::Newest(newest_at(&self.manifests, view_ms).max(*known)),
@@ -219,7 +219,7 @@ pub(super) struct SimulatedFile {
     pub(super) is_damaged: bool,
 }
 
-/// What a node keeps after a crash.
+/// The state of a node that survives a crash.
 #[derive(Default)]
 pub(super) struct Disk {
     pub(super) record: Record,
@@ -247,7 +247,7 @@ pub(super) struct SimulatedNode {
     retained_until_ms: u64,
     /// The generation that clients see, and the slots of its file.
     pub(super) served: Option<(u64, SlotSet)>,
-    /// The file that is served is damaged.
+    /// The served file is damaged.
     pub(super) serves_damaged: bool,
     /// The node has started with an empty folder, and does not have the rows of its topology yet.
     pub(super) is_recovering: bool,
@@ -332,7 +332,7 @@ impl SimulatedNode {
         self.machine = Some(machine);
     }
 
-    /// Returns the slots that the node serves by its topology, also those that it has given away a moment ago.
+    /// Returns the slots that the node serves by its topology, including those that it has just given away.
     pub(super) fn served_slots(&self, now_ms: u64) -> SlotSet {
         let mut slots = self.own_slots.clone();
         if now_ms < self.retained_until_ms {

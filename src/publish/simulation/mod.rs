@@ -55,7 +55,7 @@ fn damaged() -> PublishError {
     PublishError::Document { object: "object".to_owned(), problem: "is damaged".to_owned() }
 }
 
-/// What happens at a time.
+/// An event of the simulation.
 enum SimulationStep {
     /// A read arrives at the store, or its response at the node.
     Reading {

@@ -335,7 +335,7 @@ fn split(unit: TimeUnit, units: i64) -> (i64, u32) {
     (units.div_euclid(per_second), nanos as u32)
 }
 
-/// Reads the values of a column in a piece, one row after another.
+/// Reads the values of a column in a piece, one row at a time.
 pub(super) struct Cursor<'p> {
     pub(super) column: &'p ColumnType,
     pub(super) cells: &'p Cells,

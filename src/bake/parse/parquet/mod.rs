@@ -172,6 +172,7 @@ impl Group {
         };
         let len_bytes =
             columns.iter().fold(0u64, |sum, column| sum.saturating_add(len_bytes(group.metadata(), column)));
+        // The metadata states the length of the decoded columns before anything is decoded.
         let row_len_bytes = (len_bytes / rows.max(1)).max(1);
         let piece_rows = (PIECE_LEN_BYTES / row_len_bytes).clamp(1, PIECE_ROWS_MAX);
         Ok(Group { readers, rows_left: rows, piece_rows })

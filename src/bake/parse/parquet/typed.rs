@@ -218,7 +218,7 @@ impl ParquetPiece {
     }
 }
 
-/// Reads the cells of a column, one row after another.
+/// Reads the cells of a column, one row at a time.
 struct TypedCursor<'p> {
     cursor: Cursor<'p>,
     /// The type of the table's column.
