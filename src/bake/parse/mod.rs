@@ -1,8 +1,7 @@
 //! Input formats.
 //!
-//! In: inputs. Out: rows, whose keys and values are bytes. Each format cuts its input into pieces and parses the
-//! pieces: see [`piece`]. To add a format, add a variant to [`Format`], a module in this folder, a line to [`open`],
-//! and a line to `baker`'s list of formats (`FORMATS` in `bin/baker/args.rs`).
+//! In: inputs. Out: rows, whose keys and values are bytes. Each format cuts its input into pieces ([`PieceReader`]) and
+//! parses the pieces ([`ParsePiece`]). CONTRIBUTING.md says how to add a format.
 
 mod delimited;
 mod json_lines;
