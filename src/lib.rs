@@ -109,8 +109,6 @@ pub mod replace;
 pub mod server;
 mod setting;
 #[cfg(any(feature = "bake", feature = "cluster"))]
-mod slot_set;
-#[cfg(any(feature = "bake", feature = "cluster"))]
 #[doc(hidden)]
 pub mod slots;
 #[cfg(feature = "bake")]

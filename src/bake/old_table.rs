@@ -35,7 +35,7 @@ use crate::format::header::{HEADER_LEN_BYTES, Layout, RECORDS_OFFSET_BYTES, Sect
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{RECORD_ALIGN_MAX_BYTES, record_align_bytes};
 use crate::replace::TableSummary;
-use crate::slot_set::SlotSet;
+use crate::slots::SlotSet;
 use crate::store::{StoreError, open_regular};
 use crate::typed::{Column, Schema, SchemaError, TypedRow, Value};
 

@@ -11,8 +11,7 @@ use super::place::Cancel;
 use super::report::Progress;
 use crate::progress::WithProgress;
 use crate::replace::ReplaceRules;
-use crate::slot_set::SlotSet;
-use crate::slots::SlotRange;
+use crate::slots::{SlotRange, SlotSet};
 use crate::typed;
 
 /// The policy for rows that have the same key.

@@ -27,7 +27,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::counted::counted;
 use crate::excerpt::excerpt;
 use crate::protocol::native;
-pub use crate::slot_set::SlotSet;
+pub use crate::slots::SlotSet;
 use crate::slots::{SLOT_COUNT, SlotRange};
 pub use plan::{PlanError, moved_slots, plan, without_failed};
 

@@ -9,8 +9,7 @@ use thiserror::Error;
 
 use super::{Health, NodeIndex, Role, TOPOLOGY_FORMAT, Topology, TopologyError, TopologyNode};
 use crate::counted::counted;
-use crate::slot_set::SlotSet;
-use crate::slots::SLOT_COUNT;
+use crate::slots::{SLOT_COUNT, SlotSet};
 
 /// The reason why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -1,11 +1,11 @@
-//! Keys: their kinds, their order, and their encoding in a record.
+//! Keys: their kinds, their order, their encoding in a record, and ranges of keys.
 
 use std::fmt;
+use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use super::index::Hash;
-use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
-
 pub use crate::protocol::native::KEY_LEN_MAX_BYTES;
+use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
 
 /// The length of the field that precedes a byte key in a record and contains the key's length.
 const LEN_LEN_BYTES: usize = size_of::<u16>();
@@ -303,6 +303,145 @@ impl LookupKey for &[u8] {
     #[inline(always)]
     fn compared_len_bytes(self) -> usize {
         Key::Bytes(self).unpadded_len_bytes()
+    }
+}
+
+/// A key that owns its bytes. The rows that clients return are copies, and their keys have this type.
+///
+/// # Example
+/// ```
+/// use zero_kv::Key;
+/// use zero_kv::client::OwnedKey;
+///
+/// let key = OwnedKey::from(Key::from("seven"));
+/// assert_eq!(key.as_key(), Key::from("seven"));
+/// assert_eq!(key.to_string(), "seven");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OwnedKey {
+    /// A number.
+    U64(u64),
+    /// Bytes.
+    Bytes(Vec<u8>),
+}
+
+/// An owned key and its value.
+pub type Row = (OwnedKey, Vec<u8>);
+
+impl OwnedKey {
+    /// Borrows the key for a lookup.
+    #[inline]
+    pub fn as_key(&self) -> Key<'_> {
+        match self {
+            OwnedKey::U64(key) => Key::U64(*key),
+            OwnedKey::Bytes(key) => Key::Bytes(key),
+        }
+    }
+}
+
+impl From<Key<'_>> for OwnedKey {
+    fn from(key: Key<'_>) -> Self {
+        match key {
+            Key::U64(key) => OwnedKey::U64(key),
+            Key::Bytes(key) => OwnedKey::Bytes(key.to_vec()),
+        }
+    }
+}
+
+impl<'a> From<&'a OwnedKey> for Key<'a> {
+    fn from(key: &'a OwnedKey) -> Self {
+        key.as_key()
+    }
+}
+
+/// Formats the key like [`Key`].
+impl fmt::Display for OwnedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_key().fmt(f)
+    }
+}
+
+impl PartialEq<u64> for OwnedKey {
+    fn eq(&self, other: &u64) -> bool {
+        self.as_key() == *other
+    }
+}
+
+impl PartialEq<&[u8]> for OwnedKey {
+    fn eq(&self, other: &&[u8]) -> bool {
+        self.as_key() == *other
+    }
+}
+
+impl PartialEq<&str> for OwnedKey {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_key() == *other
+    }
+}
+
+/// A range of keys. The trait is implemented for the range types of [`std::ops`], and for pairs of [`Bound`]s. The
+/// bounds must be values that convert to a [`Key`].
+///
+/// Methods use this trait instead of [`RangeBounds`], because a range of references implements `RangeBounds` twice: for
+/// the references and for their targets. With `RangeBounds`, a call with a range of references would be ambiguous.
+/// `KeyBounds` cannot be implemented outside this crate. To use another range type, convert the range to a pair of
+/// bounds.
+///
+/// # Example
+/// ```
+/// # #[cfg(feature = "bake")] {
+/// # use zero_kv::bake::{self, Keys, Options};
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("storage.db");
+/// # let mut options = Options::default();
+/// # options.keys = Keys::Bytes;
+/// # bake::bake_csv("ant,1\nbee,2\ncat,3\n".as_bytes(), &path, &options)?;
+/// use std::ops::Bound;
+///
+/// use zero_kv::Lookup;
+///
+/// let store = zero_kv::Store::open(&path)?;
+/// assert_eq!(store.count(..)?, 3);
+/// assert_eq!(store.count("ant".."cat")?, 2);
+/// assert_eq!(store.count(b"ant"..=b"cat")?, 3);
+///
+/// let (from, to) = (String::from("b"), vec![b'c']);
+/// assert_eq!(store.count(&from..)?, 2);
+/// assert_eq!(store.count(..&to)?, 2);
+/// assert_eq!(store.count(..=&to[..])?, 2);
+/// assert_eq!(store.count((Bound::Excluded("bee"), Bound::Unbounded))?, 1);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait KeyBounds<'k>: sealed::Sealed {
+    /// Returns the start and the end of the range.
+    fn bounds(&self) -> (Bound<Key<'k>>, Bound<Key<'k>>);
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! impl_key_bounds {
+    ($($range:ty),*) => {$(
+        impl<K> sealed::Sealed for $range {}
+
+        impl<'k, K: Into<Key<'k>> + Clone> KeyBounds<'k> for $range {
+            fn bounds(&self) -> (Bound<Key<'k>>, Bound<Key<'k>>) {
+                let [start, end] = [RangeBounds::<K>::start_bound(self), RangeBounds::<K>::end_bound(self)];
+                (start.cloned().map(Into::into), end.cloned().map(Into::into))
+            }
+        }
+    )*};
+}
+
+impl_key_bounds!(Range<K>, RangeFrom<K>, RangeTo<K>, RangeInclusive<K>, RangeToInclusive<K>, (Bound<K>, Bound<K>));
+
+impl sealed::Sealed for RangeFull {}
+
+impl<'k> KeyBounds<'k> for RangeFull {
+    fn bounds(&self) -> (Bound<Key<'k>>, Bound<Key<'k>>) {
+        (Bound::Unbounded, Bound::Unbounded)
     }
 }
 

@@ -7,16 +7,13 @@
 //! document with a file that the baker writes.
 #![doc = include_str!("../../docs/FORMAT.md")]
 
-mod bounds;
 pub mod checksum;
 mod error;
 pub mod fence;
 pub mod header;
 pub mod index;
 pub mod key;
-mod owned_key;
 pub mod record;
 
-pub use bounds::KeyBounds;
 pub use error::FormatError;
-pub use owned_key::{OwnedKey, Row};
+pub use key::{KeyBounds, OwnedKey, Row};

@@ -1,17 +1,13 @@
 //! Verifies the bytes of a file against their checksums, and the index of the file against the records.
 
-mod cells;
-mod parallel;
-
 use std::ops::{ControlFlow, Range};
+use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use zerocopy::little_endian::{U32, U64};
 
-use self::cells::check_cells;
-use self::parallel::{on_threads, ranges};
 use super::fences::Fences;
 use super::search::Found;
 use super::{Pace, Store};
@@ -22,7 +18,7 @@ use crate::format::fence::{FENCE_ROWS, Fence, NODE_HEADS, Node, fence_count};
 use crate::format::header::{Section, SectionKind};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, record_len_min_bytes};
-use crate::typed::{Schema, SchemaError};
+use crate::typed::{ColumnError, Schema, SchemaError, TypedRow};
 
 /// The length of a window, a multiple of the block length. Sections are checked window by window. Before each window,
 /// the check can be canceled, and the pages of earlier windows are released.
@@ -503,4 +499,78 @@ fn unused_slots(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     let used = |window: &[u8]| super::typed::<U32>(window).iter().filter(|place| place.get() != 0).count() as u64;
     let found = windows(store, plan, section, 0..section.len_bytes as usize).map(used).sum();
     if expected == found { Ok(()) } else { Err(FormatError::PlaceCount { expected, found }) }
+}
+
+/// Checks that the value of a record is a row of the schema.
+pub(super) fn check_cells(schema: &Schema, row: usize, record: &Record<'_>) -> Result<(), FormatError> {
+    TypedRow::new(schema, record.value()).and_then(|row| row.check()).map_err(|error| {
+        let what = if let ColumnError::Malformed { what } = error { what } else { "it is not a row of the schema" };
+        FormatError::Cells { row: row as u64, key: shown_key(record.key()), what }
+    })
+}
+
+/// Returns a key as text for messages. Byte keys are quoted and escaped, and truncated after 64 bytes.
+fn shown_key(key: Key<'_>) -> String {
+    const SHOWN_MAX_BYTES: usize = 64;
+    match key {
+        Key::U64(key) => key.to_string(),
+        Key::Bytes(key) if key.len() > SHOWN_MAX_BYTES => format!("\"{}...\"", key[..SHOWN_MAX_BYTES].escape_ascii()),
+        Key::Bytes(key) => format!("\"{}\"", key.escape_ascii()),
+    }
+}
+
+/// Splits `count` items into at most `threads` ranges that begin at multiples of `unit`.
+pub(super) fn ranges(count: usize, unit: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
+    let len = count.div_ceil(threads.max(1)).next_multiple_of(unit).max(unit);
+    // Without items, there is one empty range, so that the check for records beyond the last row runs.
+    (0..count.max(1)).step_by(len).map(move |start| start..count.min(start + len))
+}
+
+/// Processes all ranges in parallel. The calling thread processes the first range, and reports progress. Returns the
+/// results in order.
+pub(super) fn on_threads<T: Send>(
+    ranges: impl Iterator<Item = Range<usize>>,
+    work: impl Fn(Range<usize>, &mut dyn FnMut()) -> T + Sync,
+    report: &mut dyn FnMut(),
+) -> Vec<T> {
+    let work = &work;
+    thread::scope(|scope| {
+        let mut ranges = ranges;
+        let first = ranges.next();
+        let helpers: Vec<_> = ranges
+            .map(|range| {
+                let helper = thread::Builder::new().spawn_scoped(scope, {
+                    let range = range.clone();
+                    move || work(range, &mut || ())
+                });
+                (range, helper)
+            })
+            .collect();
+        let mut done: Vec<T> = first.into_iter().map(|range| work(range, report)).collect();
+        for (range, helper) in helpers {
+            done.push(match helper {
+                Ok(helper) => helper.join().unwrap_or_else(|payload| panic::resume_unwind(payload)),
+                // If the system cannot start a thread, this thread processes the range.
+                Err(_) => work(range, report),
+            });
+        }
+        done
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_cover_each_item_once_and_begin_at_multiples_of_the_unit() {
+        for count in [0, 1, 15, 16, 17, 100, 1000] {
+            for (unit, threads) in [(16, 1), (16, 2), (16, 7), (1, 3), (256, 2)] {
+                let all: Vec<_> = ranges(count, unit, threads).collect();
+                assert!(!all.is_empty() && all.len() <= threads, "{all:?}");
+                assert!(all.iter().all(|range| range.start % unit == 0), "{all:?}");
+                assert!(all.into_iter().flatten().eq(0..count));
+            }
+        }
+    }
 }

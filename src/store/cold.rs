@@ -7,13 +7,17 @@
 //! lookups read their records at the same time.
 
 use std::ops::{ControlFlow, Range};
+#[cfg(feature = "server")]
+use std::sync::atomic::{AtomicU32, Ordering};
 
+#[cfg(feature = "server")]
+use super::clock;
 use super::fences::{GROUP_KEYS, Gate, Lane, VerifyFirst};
 #[cfg(feature = "server")]
-use super::map::touch;
-use super::order::Side;
+use super::file_system::PAGE_LEN_BYTES;
 #[cfg(feature = "server")]
-use super::recent_pages::RecentPages;
+use super::map::touch;
+use super::neighbors::Side;
 use super::{LookupError, Store, bytes_of, number_of};
 use crate::Lookup;
 #[cfg(feature = "server")]
@@ -272,6 +276,51 @@ fn in_batches<K, T>(
         }
     }
     Ok(())
+}
+
+/// The number of bits of nanoseconds in one tick of [`RecentPages`]: a tick takes 268 ms.
+#[cfg(feature = "server")]
+const TICK_BITS: u32 = 28;
+
+/// The pages of the index that were recently found in memory: asking the system costs more than a lookup. A page that a lookup has just read is not examined again
+/// for a moment, because the system discards the pages first that were not read for a long time.
+#[cfg(feature = "server")]
+#[derive(Debug, Default)]
+pub(super) struct RecentPages {
+    /// The offset of the index in the file.
+    start: usize,
+    /// For each page, the tick in which it was last found in memory.
+    ticks: Box<[AtomicU32]>,
+}
+
+#[cfg(feature = "server")]
+impl RecentPages {
+    pub(super) fn new(index: &Range<usize>) -> RecentPages {
+        let pages = index.len().div_ceil(PAGE_LEN_BYTES) + 1;
+        let start = index.start - index.start % PAGE_LEN_BYTES;
+        RecentPages { start, ticks: (0..pages).map(|_| AtomicU32::new(0)).collect() }
+    }
+
+    /// Returns whether the page at an offset of the file was found in memory in this tick. If not, calls `examine`, which
+    /// returns whether the page is in memory.
+    pub(super) fn contains_or(&self, at: usize, examine: impl FnOnce() -> bool) -> bool {
+        let tick = tick_now();
+        let page = at.checked_sub(self.start).and_then(|at| self.ticks.get(at / PAGE_LEN_BYTES));
+        if page.is_some_and(|found_in| found_in.load(Ordering::Relaxed) == tick) {
+            return true;
+        }
+        let is_in_memory = examine();
+        if let Some(found_in) = page.filter(|_| is_in_memory) {
+            found_in.store(tick, Ordering::Relaxed);
+        }
+        is_in_memory
+    }
+}
+
+#[cfg(feature = "server")]
+fn tick_now() -> u32 {
+    // 0 means that a page was never found in memory.
+    (clock::now_ns() >> TICK_BITS) as u32 | 1 << 31
 }
 
 #[cfg(all(test, feature = "bake", feature = "server"))]

@@ -9,7 +9,7 @@ use super::Store;
 use super::cold::RecordOffset;
 use super::epoch::Epoch;
 use super::fences::{Gate, Lane};
-use super::order::{Side, is_before};
+use super::neighbors::{Side, is_before};
 use super::ranges::{Prefetched, RangeEnd, RangeLookup, UNDETERMINED};
 use crate::Lookup;
 use crate::format::OwnedKey;

@@ -1,4 +1,4 @@
-//! Properties of files that follow from the type of their file system.
+//! What the type of a file system implies for its files.
 
 use std::fs::File;
 use std::io;

@@ -20,19 +20,12 @@ pub(crate) mod lookup;
 mod machine;
 mod map;
 mod mapped;
-mod mapped_rows;
 mod memory;
 mod neighbors;
 mod open;
-mod order;
 mod pace;
 mod page_copies;
-pub(crate) mod page_len;
-mod parts;
 mod ranges;
-#[cfg(feature = "server")]
-mod recent_pages;
-mod regular;
 mod rows;
 mod sealed;
 mod search;
@@ -42,7 +35,6 @@ mod simulation;
 mod stamp;
 mod trust;
 pub(crate) mod typed;
-mod unchecked;
 mod verification;
 
 use std::ops::ControlFlow;
@@ -56,12 +48,12 @@ use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, value_of_response};
 use crate::typed::Schema;
 use blocks::Blocks;
+#[cfg(feature = "server")]
+use cold::RecentPages;
 use fences::Fences;
 #[cfg(feature = "bake")]
 pub(crate) use machine::prefetch;
 use map::Map;
-#[cfg(feature = "server")]
-use recent_pages::RecentPages;
 use search::{Index, RecordWindows};
 
 #[cfg(feature = "server")]
@@ -75,19 +67,18 @@ pub(crate) use lease::writers_of;
 pub use lease::{LeaseState, RENEW_LEASES_EVERY, Writers, WritersUnknown, renew_leases, take_leases};
 pub use lookup::Lookup;
 pub(crate) use lookup::impl_lookup_by_copies;
-pub use mapped::MappedStore;
+pub use mapped::{MappedRows, MappedStore};
 pub(crate) use mapped::{Standing, Witness, owned};
-pub use mapped_rows::MappedRows;
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 #[cfg(feature = "server")]
 pub(crate) use neighbors::Neighbor;
-pub(crate) use open::open_file;
-pub use order::Side;
+pub use neighbors::Side;
+pub use open::Unchecked;
+pub(crate) use open::{open_file, open_regular};
 pub use pace::Pace;
 pub(crate) use ranges::prefix_end;
 #[cfg(feature = "server")]
 pub(crate) use ranges::{Prefetched, RangeEnd, RangeLookup};
-pub(crate) use regular::open_regular;
 #[cfg(feature = "server")]
 pub(crate) use rows::PageRange;
 pub use rows::Rows;
@@ -102,7 +93,6 @@ pub(crate) use settling::{SETTLE, unsettled_for};
 pub use stamp::WatchedFile;
 pub use trust::Mistrust;
 pub use typed::{StructRows, TypedLookupError};
-pub use unchecked::Unchecked;
 #[cfg(feature = "server")]
 pub(crate) use verification::{VerificationLimit, is_verification_interrupted, verification_work_on_thread};
 

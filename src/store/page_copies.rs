@@ -19,8 +19,8 @@ use memmap2::{Mmap, MmapMut};
 
 use super::epoch::Epoch;
 use super::guard::Guarded;
-use super::page_len::page_len_bytes;
 use super::verification;
+use crate::machine_memory::page_len_bytes;
 use crate::sync::unpoisoned;
 
 /// Once the copies of a mapping have this total length, the next copy ends the epoch, and the copies are released.

@@ -11,7 +11,7 @@ use std::ops::{Bound, ControlFlow, Range};
 
 use super::epoch::Epoch;
 use super::fences::{AllVerified, GROUP_KEYS, Gate, Lane, NOT_ADMITTED, VerifyFirst, WINDOW_GROUPS, Window};
-use super::order::Side;
+use super::neighbors::Side;
 use super::rows::Rows;
 use super::{LookupError, Store};
 use crate::Lookup;

@@ -3,10 +3,10 @@
 //! In: rows. Out: one buffer per column, with the values of all rows and with the rows that have none.
 
 use super::cell::Value;
-use super::column::Column;
 use super::projection::Projection;
 use super::row::{ColumnError, TypedRow};
 use super::schema::Schema;
+use super::types::Column;
 use super::types::ColumnType;
 
 /// The cells of many rows, column by column.

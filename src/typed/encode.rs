@@ -111,9 +111,9 @@ impl AsRef<Schema> for Schema {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::cell::List;
-    use super::super::column::Column;
     use super::super::row::TypedRow;
     use super::super::schema::tests::{schema, schema_of_all_types};
+    use super::super::types::Column;
     use super::super::types::TimeUnit;
     use super::*;
 

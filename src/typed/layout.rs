@@ -5,7 +5,7 @@
 //!
 //! Reasons and evidence: `docs/decisions/typed-rows.md`.
 
-use super::column::Column;
+use super::types::Column;
 
 /// The maximum length of the fixed part of a row, including its bits.
 pub const FIXED_LEN_MAX_BYTES: usize = 64 << 10;

@@ -20,17 +20,13 @@
 #[cfg(feature = "arrow")]
 mod arrow;
 mod buffers;
-#[cfg(any(feature = "bake", feature = "server"))]
-mod calendar;
 #[cfg(feature = "bake")]
 mod cast;
 mod cell;
-mod column;
 mod encode;
 mod from_row;
 mod layout;
 mod matrix;
-mod owned_row;
 mod projection;
 mod row;
 mod schema;
@@ -43,19 +39,17 @@ pub use buffers::{ColumnBuffer, ColumnBuffers, ColumnValues};
 #[doc(hidden)]
 pub use cast::Caster;
 pub use cell::{List, Value};
-pub use column::Column;
 pub use encode::RowEncoder;
 #[doc(hidden)]
 pub use from_row::{FromRow, RowReader, position_of_field};
 pub use layout::FIXED_LEN_MAX_BYTES;
 pub use matrix::{MatrixNumber, MatrixPlan};
-pub use owned_row::OwnedRow;
 pub use projection::Projection;
-pub use row::{ColumnError, FromCell, TypedRow};
+pub use row::{ColumnError, FromCell, OwnedRow, TypedRow};
 pub use schema::{COLUMN_COUNT_MAX, NAME_LEN_MAX_BYTES, Schema, SchemaError};
 #[cfg(feature = "server")]
 pub(crate) use text::write_elements;
 #[cfg(any(feature = "bake", feature = "server"))]
 #[doc(hidden)]
 pub use text::{TextFault, TextParser, write_text};
-pub use types::{ColumnType, DECIMAL_PRECISION_MAX, DECIMAL64_PRECISION_MAX, ElementType, TimeUnit};
+pub use types::{Column, ColumnType, DECIMAL_PRECISION_MAX, DECIMAL64_PRECISION_MAX, ElementType, TimeUnit};

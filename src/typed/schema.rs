@@ -12,8 +12,8 @@ use twox_hash::XxHash3_64;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::column::Column;
 use super::layout::{FIXED_LEN_MAX_BYTES, RowLayout};
+use super::types::Column;
 use super::types::{ColumnType, TypeCode};
 
 /// The maximum number of columns of a schema.

@@ -9,7 +9,7 @@ use crate::bake::keys::canonical_decimal;
 use crate::format::FormatError;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, VALUE_LEN_MAX_BYTES};
-use crate::store::page_len::{SHORT_HUGE_PAGE_LEN_BYTES, huge_page_len_bytes, page_len_bytes};
+use crate::machine_memory::{SHORT_HUGE_PAGE_LEN_BYTES, huge_page_len_bytes, page_len_bytes};
 
 /// The parsed rows of one piece of an input, in their order, and the piece's bad rows.
 pub(in crate::bake) struct ParsedPiece {

@@ -16,8 +16,7 @@ use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::header::RECORDS_OFFSET_BYTES;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
-use crate::slot_set::SlotSet;
-use crate::slots::slot_of;
+use crate::slots::{SlotSet, slot_of};
 
 /// A cursor over sorted rows in memory or on disk.
 pub(in crate::bake) struct SortedRows<'r> {

@@ -21,8 +21,7 @@ use crate::format::fence::Fence;
 use crate::format::header::{Layout, SectionKind};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
-use crate::slot_set::SlotSet;
-use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
+use crate::slots::{SLOT_COUNT, SlotRange, SlotSet, slot_of};
 use crate::store::StoreError;
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU32;
 use libc::{c_int, c_void, siginfo_t};
 
 use super::*;
-use crate::store::page_len::page_len_bytes;
+use crate::machine_memory::page_len_bytes;
 
 fn file_of(len_bytes: usize) -> File {
     let file = tempfile::tempfile().unwrap();

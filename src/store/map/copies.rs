@@ -10,8 +10,8 @@ use memmap2::MmapMut;
 
 use super::{Map, Memory, PART_LEN_BYTES};
 use crate::store::pace::Pace;
-use crate::store::page_len::SHORT_HUGE_PAGE_LEN_BYTES;
-use crate::store::parts::for_each_part;
+use crate::machine_memory::SHORT_HUGE_PAGE_LEN_BYTES;
+use crate::store::pace::for_each_part;
 use crate::store::sealed;
 
 /// The number of bytes that a thread copies between two files at a time.

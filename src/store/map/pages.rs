@@ -12,9 +12,8 @@ use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::{Map, PART_LEN_BYTES};
-use crate::store::pace::Pace;
-use crate::store::page_len::{PAGE_LEN_BYTES, huge_page_len_bytes, page_len_bytes};
-use crate::store::parts::for_each_part;
+use crate::machine_memory::{PAGE_LEN_BYTES, huge_page_len_bytes, page_len_bytes};
+use crate::store::pace::{Pace, for_each_part};
 use crate::store::stamp::WatchedFile;
 
 impl Map {

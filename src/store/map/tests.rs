@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use super::pages::{huge_len_bytes, touch};
 use super::*;
 use crate::store::pace::Pace;
-use crate::store::page_len::page_len_bytes;
+use crate::machine_memory::page_len_bytes;
 
 fn file_of(bytes: &[u8]) -> File {
     let file = tempfile::tempfile().unwrap();

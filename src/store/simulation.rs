@@ -6,9 +6,6 @@
 //! let time pass, let the writer continue, or run an operation of another thread. A seed determines all these choices;
 //! together, they are called a schedule. The same seed replays the same schedule.
 
-mod client;
-mod server;
-
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
@@ -21,8 +18,6 @@ use super::epoch::Epoch;
 use super::lease::{Leasable, Lease, LeaseState, Proof};
 use super::mapped::Standing;
 use crate::format::checksum::block_sum;
-use client::{Client, batch_of_client, pass_file_to_client};
-use server::{Generation, batch_of_server, kill, look_again, served, swap};
 
 /// The shortest time after which the kernel revokes a lease: one second minus two ticks of the kernel's timer, each
 /// 10 ms.
@@ -326,4 +321,223 @@ fn no_accepted_batch_contains_a_byte_that_was_never_baked() {
     }
     // With few accepted batches, the test would prove nothing.
     assert!(accepted >= schedules, "{accepted} batches of {schedules} schedules were accepted");
+}
+
+/// A generation of the server.
+struct Generation {
+    number: usize,
+    lease: Lease<Descriptor>,
+    blocks: Blocks,
+    /// The file's modification time when the file was last trusted: see `stamp.rs`.
+    trusted_modified: Cell<u64>,
+}
+
+fn served() -> Rc<Generation> {
+    SERVER.with_borrow(|generations| Rc::clone(generations.last().expect("one is served")))
+}
+
+impl Generation {
+    fn file(&self) -> Descriptor {
+        Descriptor(self.number)
+    }
+
+    /// Mirrors `WatchedFile::is_unchanged`.
+    fn is_unchanged(&self) -> bool {
+        match self.lease.proof() {
+            Proof::Unchanged => true,
+            Proof::None => self.looks_unchanged(),
+            Proof::Lost => false,
+        }
+    }
+
+    fn looks_unchanged(&self) -> bool {
+        self.file().modified() == self.trusted_modified.get()
+    }
+
+    /// Mirrors `WatchedFile::lease`.
+    fn take_lease(&self) {
+        with_lease_locked(|| self.lease.take(|| self.looks_unchanged()));
+    }
+}
+
+/// Mirrors a pass of a connection with one batch. The pass keeps its generation alive until the batch ends.
+fn batch_of_server() {
+    let generation = served();
+    let epoch = generation.blocks.epoch();
+    pause();
+    let copied = look_up(&generation.blocks, epoch, &generation.file());
+    pause();
+    let is_accepted = generation.blocks.accept(epoch, || generation.is_unchanged());
+    if let Some(copied) = copied.filter(|_| is_accepted && !world(|world| world.is_killed)) {
+        record_accepted(copied, &generation.file(), "the server");
+    }
+}
+
+/// Mirrors `Supervision::recheck_current` and `Store::look_again`, for an index that is intact.
+fn look_again() {
+    let generation = served();
+    if !generation.blocks.epoch().is_distrust() {
+        return;
+    }
+    set_changed(true);
+    if with_lease_locked(|| generation.lease.retake()).is_err() {
+        return;
+    }
+    let modified = generation.file().modified();
+    let is_held = with_lease_locked(|| generation.lease.is_held_or_unused());
+    if is_held && generation.file().modified() == modified {
+        generation.trusted_modified.set(modified);
+        generation.blocks.trust_again(false);
+        set_changed(false);
+    }
+}
+
+/// Mirrors `Board::set_changed`.
+fn set_changed(is_changed: bool) {
+    pause();
+    write_page(|page| {
+        page.count += u64::from(page.is_changed != is_changed);
+        page.is_changed = is_changed;
+    });
+    pause();
+}
+
+/// Changes the shared page, unless the server was killed.
+fn write_page(write: impl FnOnce(&mut Page)) {
+    world(|world| {
+        if !world.is_killed {
+            write(&mut world.page);
+        }
+    });
+}
+
+/// Ends the simulated server as the kernel would: marks the owner word of the shared page, and later drops the leases.
+fn kill() {
+    world(|world| {
+        world.page.is_ownerless = true;
+        world.is_killed = true;
+    });
+    pause();
+    world(|world| world.files.iter_mut().for_each(|file| file.is_leased = false));
+}
+
+/// Bakes another file and serves it.
+fn swap() {
+    let number = world(|world| {
+        let baked = 1 + world.files.len() as u8;
+        let (bytes, writer, hides_writes) = ([baked; LEN_BYTES], Writer::None, world.random_below(2) == 0);
+        world.files.push(SimulatedFile { baked, bytes, modified: 0, hides_writes, is_leased: false, writer });
+        world.files.len() - 1
+    });
+    let (lease, blocks, trusted_modified) =
+        (Lease::unregistered(Descriptor(number)), Blocks::of_records(1).unwrap(), Cell::new(0));
+    let generation = Rc::new(Generation { number, lease, blocks, trusted_modified });
+    generation.trusted_modified.set(generation.file().modified());
+    generation.take_lease();
+    if !with_lease_locked(|| generation.lease.is_held()) {
+        return;
+    }
+    // Mirrors `Board::serve`.
+    write_page(|page| page.until_ns = 0);
+    pause();
+    write_page(|page| *page = Page { generation: number, count: page.count + 1, ..Page::default() });
+    pause();
+    with_lease_locked(|| generation.lease.report(Box::new(move |state| set_lease(number, state))));
+    let old = SERVER.with_borrow_mut(|generations| std::mem::replace(generations, vec![generation]));
+    // Releases the lease, unless a batch still reads the generation.
+    with_lease_locked(|| drop(old));
+}
+
+/// Mirrors `Board::set_lease`.
+fn set_lease(generation: usize, lease: LeaseState) {
+    if world(|world| world.page.generation != generation) {
+        return;
+    }
+    pause();
+    write_page(|page| page.until_ns = if let LeaseState::TrustedUntil(until_ns) = lease { until_ns } else { 0 });
+    pause();
+    write_page(|page| {
+        let is_leased = match lease {
+            LeaseState::TrustedUntil(_) => true,
+            LeaseState::Lost => false,
+            LeaseState::Released => page.is_leased,
+        };
+        page.count += u64::from(page.is_leased != is_leased);
+        (page.is_leased, page.is_leasable) = (is_leased, true);
+    });
+    pause();
+}
+
+/// A direct client: a process that maps the file of a generation.
+struct Client {
+    file: usize,
+    /// The shared page as it was before the client read any byte of the file.
+    page: Page,
+    blocks: Blocks,
+    /// The file's modification time when the client received the file.
+    modified: u64,
+}
+
+/// Passes the server's file to the client.
+fn pass_file_to_client() {
+    // Mirrors `may_map`, with which the server decides whether a client may map the file.
+    let generation = served();
+    let epoch = generation.blocks.epoch();
+    if epoch.is_distrust() || !generation.blocks.accept(epoch, || generation.is_unchanged()) {
+        return;
+    }
+    pause();
+    let (file, page) = (generation.number, world(|world| world.page));
+    if page.generation != file || !page.is_trusted() {
+        return;
+    }
+    pause();
+    let client = Client { file, page, blocks: Blocks::of_records(1).unwrap(), modified: Descriptor(file).modified() };
+    // Without a lease, a write can be in flight that still changes bytes but no longer changes the file's modification
+    // time.
+    if client.standing() == Standing::Unchanged {
+        CLIENT.set(Some(Rc::new(client)));
+    }
+}
+
+impl Client {
+    /// Mirrors `Notice::standing_since`, which reads the deadline first, then the owner word, the state, and the clock.
+    fn standing(&self) -> Standing {
+        let until_ns = world(|world| world.page.until_ns);
+        pause();
+        let is_ownerless = world(|world| world.page.is_ownerless);
+        pause();
+        let page = world(|world| world.page);
+        let is_since = page.count == self.page.count;
+        let is_leased = page.is_leased && !page.is_changed && is_since;
+        if is_leased && !is_ownerless {
+            return if Descriptor(self.file).now_ns() < until_ns { Standing::Unchanged } else { Standing::Expired };
+        }
+        match page.generation == self.file && (!page.is_trusted() || self.page.is_leased && !is_since) {
+            true => Standing::Changed,
+            false => Standing::Unknown,
+        }
+    }
+}
+
+/// Mirrors a lookup in direct mode, which calls `MappedStore::copied`.
+fn batch_of_client() {
+    let Some(client) = CLIENT.with_borrow(Option::clone) else { return };
+    let (epoch, file) = (client.blocks.epoch(), Descriptor(client.file));
+    pause();
+    let Some(copied) = look_up(&client.blocks, epoch, &file) else { return };
+    let is_accepted = match client.standing() {
+        Standing::Unchanged => true,
+        Standing::Changed => {
+            client.blocks.distrust(epoch);
+            false
+        }
+        // For `Unknown`, the real client would accept the batch, even if the bytes are wrong. This is a documented
+        // limit: without the server, nothing reveals a write that does not change the modification time.
+        Standing::Expired | Standing::Unknown if world(|world| world.files[client.file].hides_writes) => false,
+        Standing::Expired | Standing::Unknown => client.blocks.accept(epoch, || file.modified() == client.modified),
+    };
+    if is_accepted {
+        record_accepted(copied, &file, "the client");
+    }
 }
