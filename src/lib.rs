@@ -1,8 +1,8 @@
 //! Read-only key-value lookups in an immutable table that all processes of a machine share.
 //!
 //! A batch job compiles rows of `key,value` into a file ([`bake`]). Processes either open the file and look keys up in
-//! memory ([`Store`], [`MappedStore`]), or send requests ([`client`]) to a process that serves the file over a Unix socket ([`server`]).
-//! A file never changes: a newer file replaces it by rename.
+//! memory ([`Store`], [`MappedStore`]), or send requests ([`client`]) to a process that serves the file over a Unix
+//! socket ([`server`]). A file never changes: a newer file replaces it by rename.
 //!
 //! ```
 //! # #[cfg(feature = "bake")] {
@@ -34,8 +34,8 @@
 //! | [`client`] | keys | values that a server sent, or looked up in its table: [`client::Direct`] |
 //! | [`publish`] | baked files | the same files on other machines |
 //!
-//! Modules and types that this documentation does not show are public only for the programs, the Python package, and the
-//! tests of this repository, and change without notice.
+//! Modules and types that this documentation does not show are public only for the programs, the Python package, and
+//! the tests of this repository, and change without notice.
 //!
 //! # Features
 //!
@@ -123,7 +123,9 @@ mod user_namespace;
 #[doc(inline)]
 pub use format::key::{Key, KeyKind};
 #[doc(inline)]
-pub use format::{FormatError, KeyBounds, OwnedKey, Row};
+pub use format::{KeyBounds, OwnedKey, Row};
+#[doc(hidden)]
+pub use format::FormatError;
 pub use progress::WithProgress;
 #[doc(hidden)]
 pub use setting::Setting;

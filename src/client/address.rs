@@ -70,6 +70,7 @@ impl Address {
     ///
     /// # Errors
     /// [`AddressError`], if the text has a scheme, but is not a URL that [`Address`] describes.
+    #[doc(hidden)]
     pub fn parse(text: impl AsRef<OsStr>) -> Result<Address, AddressError> {
         let text = text.as_ref();
         let lossy = text.to_string_lossy();

@@ -42,9 +42,9 @@ mod target;
 mod tls;
 mod transport;
 
+pub use address::{Address, SOCKET_VARIABLE, default_address};
 #[doc(hidden)]
-pub use address::TcpAddress;
-pub use address::{Address, AddressError, SOCKET_VARIABLE, default_address};
+pub use address::{AddressError, TcpAddress};
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncClient;
 #[cfg(feature = "tokio")]

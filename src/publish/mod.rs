@@ -84,8 +84,7 @@ pub use shard::BakedShard;
 #[doc(hidden)]
 pub use status::{NodeReports, NodeStatus, UnreadableStatus};
 #[doc(hidden)]
-pub use transfer::Stage;
-pub use transfer::TransferProgress;
+pub use transfer::{Stage, TransferProgress};
 pub use upload::ShardFile;
 
 /// The served generation of a node, and its pin. A node that starts again follows this pin, or a newer one, even if the

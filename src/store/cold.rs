@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::clock;
 use super::fences::{GROUP_KEYS, Gate, Lane, VerifyFirst};
 #[cfg(feature = "server")]
-use super::file_system::PAGE_LEN_BYTES;
+use crate::machine_memory::PAGE_LEN_BYTES;
 #[cfg(feature = "server")]
 use super::map::touch;
 use super::neighbors::Side;

@@ -11,10 +11,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::map::Map;
-use super::page_len::{SHORT_HUGE_PAGE_LEN_BYTES, huge_page_len_bytes};
+
 use super::{Pace, StoreError, sealed};
 use crate::format::header::{HEADER_LEN_BYTES, Layout};
-use crate::machine_memory::{self, Available};
+use crate::machine_memory::{self, Available, SHORT_HUGE_PAGE_LEN_BYTES, huge_page_len_bytes};
 use crate::progress::WithProgress;
 
 /// The kind of memory in which a server, or a process in direct mode, holds a table.
