@@ -9,6 +9,7 @@ use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
+use zero_kv::for_each_number;
 use zero_kv::typed::{Column, ColumnType, ElementType, List, RowEncoder, Schema, TextParser, TimeUnit, Value};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -161,27 +162,23 @@ fn unexpected(object: &Bound<'_, PyAny>, expected: &str) -> PyErr {
 
 /// Converts an object to a value that is neither text, nor bytes, nor a list.
 fn scalar_from(object: &Bound<'_, PyAny>, column_type: ColumnType) -> PyResult<Value<'static>> {
-    let integer = |value: PyResult<i64>| value.map(Value::Int);
-    let unsigned = |value: PyResult<u64>| value.map(Value::Uint);
-    match column_type {
-        ColumnType::Bool => Ok(Value::Bool(object.extract()?)),
-        ColumnType::I8 => integer(object.extract::<i8>().map(i64::from)),
-        ColumnType::I16 => integer(object.extract::<i16>().map(i64::from)),
-        ColumnType::I32 => integer(object.extract::<i32>().map(i64::from)),
-        ColumnType::I64 => integer(object.extract()),
-        ColumnType::U8 => unsigned(object.extract::<u8>().map(u64::from)),
-        ColumnType::U16 => unsigned(object.extract::<u16>().map(u64::from)),
-        ColumnType::U32 => unsigned(object.extract::<u32>().map(u64::from)),
-        ColumnType::U64 => unsigned(object.extract()),
-        ColumnType::F32 => f32_from(object.extract()?).map(Value::F32),
-        ColumnType::F64 => Ok(Value::F64(object.extract()?)),
-        ColumnType::Date => date_from(object).map(Value::Date),
-        ColumnType::Timestamp(unit) => Ok(Value::Timestamp(timestamp_from(object, unit)?, unit)),
-        ColumnType::Decimal { .. } => decimal_from(object, column_type),
-        ColumnType::Text | ColumnType::Bytes | ColumnType::List { .. } => {
-            unreachable!("these types borrow from the object")
-        }
+    macro_rules! from_object {
+        (@number F32 $number:ident) => { f32_from(object.extract()?).map(Value::F32) };
+        (@number $value:ident $number:ident) => { Ok(Value::$value(object.extract::<$number>()?.into())) };
+        ([] $($variant:ident $number:ident $value:ident),*) => {
+            match column_type {
+                ColumnType::Bool => Ok(Value::Bool(object.extract()?)),
+                $(ColumnType::$variant => from_object!(@number $value $number),)*
+                ColumnType::Date => date_from(object).map(Value::Date),
+                ColumnType::Timestamp(unit) => Ok(Value::Timestamp(timestamp_from(object, unit)?, unit)),
+                ColumnType::Decimal { .. } => decimal_from(object, column_type),
+                ColumnType::Text | ColumnType::Bytes | ColumnType::List { .. } => {
+                    unreachable!("these types borrow from the object")
+                }
+            }
+        };
     }
+    for_each_number!(from_object)
 }
 
 /// Rounds a float to 32 bits.
@@ -288,19 +285,16 @@ fn elements_from(object: &Bound<'_, PyAny>, element: ElementType) -> PyResult<Ve
         is_native.then(|| Ok(buffer.to_vec(object.py())?.as_bytes().to_vec()))
     }
     let is_list = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
-    let copied = match element {
-        _ if is_list => None,
-        ElementType::I8 => array::<i8>(object),
-        ElementType::I16 => array::<i16>(object),
-        ElementType::I32 | ElementType::Date => array::<i32>(object),
-        ElementType::I64 | ElementType::Timestamp(_) => array::<i64>(object),
-        ElementType::U8 => array::<u8>(object),
-        ElementType::U16 => array::<u16>(object),
-        ElementType::U32 => array::<u32>(object),
-        ElementType::U64 => array::<u64>(object),
-        ElementType::F32 => array::<f32>(object),
-        ElementType::F64 => array::<f64>(object),
-    };
+    macro_rules! copied {
+        ([] $($variant:ident $number:ident $value:ident),*) => {
+            match element.column_type().stored_as() {
+                _ if is_list => None,
+                $(ColumnType::$variant => array::<$number>(object),)*
+                _ => unreachable!("the elements of a list are numbers"),
+            }
+        };
+    }
+    let copied = for_each_number!(copied);
     if let Some(copied) = copied {
         return copied;
     }

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use zero_kv::typed::{Column, ColumnBuffer, ColumnBuffers, ColumnType, ColumnValues, List, Value};
-use zerocopy::{Immutable, IntoBytes};
+use zerocopy::IntoBytes;
 
 use crate::cell::cell_object;
 use crate::view::Memory;
@@ -75,24 +75,9 @@ fn part<'py>(py: Python<'py>, column: &Column, buffer: ColumnBuffer, is_arrow: b
 
 /// Returns the bytes of numbers or Booleans. For Arrow, a Boolean is one bit.
 fn bytes_of(values: &ColumnValues, is_arrow: bool) -> Vec<u8> {
-    fn bytes<T: IntoBytes + Immutable>(values: &[T]) -> Vec<u8> {
-        values.as_bytes().to_vec()
-    }
     match values {
         ColumnValues::Bool(values) if is_arrow => bits(values),
-        ColumnValues::Bool(values) => bytes(values),
-        ColumnValues::I8(values) => bytes(values),
-        ColumnValues::I16(values) => bytes(values),
-        ColumnValues::I32(values) => bytes(values),
-        ColumnValues::I64(values) => bytes(values),
-        ColumnValues::U8(values) => bytes(values),
-        ColumnValues::U16(values) => bytes(values),
-        ColumnValues::U32(values) => bytes(values),
-        ColumnValues::U64(values) => bytes(values),
-        ColumnValues::F32(values) => bytes(values),
-        ColumnValues::F64(values) => bytes(values),
-        ColumnValues::Decimal(values) => bytes(values),
-        _ => unreachable!("data and lists are no elements of lists"),
+        values => values.as_bytes().to_vec(),
     }
 }
 

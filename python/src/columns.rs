@@ -14,7 +14,7 @@ use pyo3::types::PyString;
 use zero_kv::Lookup;
 use zero_kv::store::TypedLookupError;
 use zero_kv::typed::{Column, ColumnBuffers, ColumnType, MatrixNumber, MatrixPlan, Projection, Schema};
-use zero_kv::{Key, LookupError};
+use zero_kv::{Key, LookupError, for_each_number};
 
 use crate::arguments::unknown_value;
 use crate::column_parts::{Parts, parts};
@@ -350,20 +350,15 @@ fn matrix_of(
         }
         width += len;
     }
-    let result = match number_type {
-        Some(ColumnType::I8) => matrix::<i8>(py, rows, width, fill, out),
-        Some(ColumnType::I16) => matrix::<i16>(py, rows, width, fill, out),
-        Some(ColumnType::I32) => matrix::<i32>(py, rows, width, fill, out),
-        Some(ColumnType::I64) => matrix::<i64>(py, rows, width, fill, out),
-        Some(ColumnType::U8) => matrix::<u8>(py, rows, width, fill, out),
-        Some(ColumnType::U16) => matrix::<u16>(py, rows, width, fill, out),
-        Some(ColumnType::U32) => matrix::<u32>(py, rows, width, fill, out),
-        Some(ColumnType::U64) => matrix::<u64>(py, rows, width, fill, out),
-        Some(ColumnType::F32) => matrix::<f32>(py, rows, width, fill, out),
-        Some(ColumnType::F64) => matrix::<f64>(py, rows, width, fill, out),
-        _ => return Ok(None),
-    };
-    result.map(Some)
+    macro_rules! matrix_of_numbers {
+        ([] $($variant:ident $number:ident $value:ident),*) => {
+            match number_type {
+                $(Some(ColumnType::$variant) => matrix::<$number>(py, rows, width, fill, out),)*
+                _ => return Ok(None),
+            }
+        };
+    }
+    for_each_number!(matrix_of_numbers).map(Some)
 }
 
 /// Returns the cells of all rows in a new matrix, or in `out`.

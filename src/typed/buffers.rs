@@ -2,12 +2,15 @@
 //!
 //! In: rows. Out: one buffer per column, with the values of all rows and with the rows that have none.
 
+use zerocopy::IntoBytes;
+
 use super::cell::Value;
 use super::projection::Projection;
 use super::row::{ColumnError, TypedRow};
 use super::schema::Schema;
 use super::types::Column;
 use super::types::ColumnType;
+use crate::for_each_number;
 
 /// The cells of many rows, column by column.
 ///
@@ -110,7 +113,8 @@ impl ColumnBuffers {
     /// Appends the cells of a row.
     ///
     /// # Errors
-    /// [`ColumnError::MalformedCell`] if a cell is not a value of its column. The buffers then contain only complete rows.
+    /// [`ColumnError::MalformedCell`] if a cell is not a value of its column. The buffers then contain only complete
+    /// rows.
     ///
     /// # Panics
     /// If the row's schema is not the source's schema.
@@ -195,88 +199,81 @@ impl ColumnBuffer {
 
 /// Runs an expression with the vector of any type without offsets.
 macro_rules! with_vector {
-    ($values:expr, $vector:ident => $run:expr, else $rest:pat => $otherwise:expr) => {
+    ([@match $values:expr, $vector:ident => $run:expr, else $rest:pat => $otherwise:expr]
+        $($variant:ident $number:ident $value:ident),*) => {
         match $values {
             ColumnValues::Bool($vector) => $run,
-            ColumnValues::I8($vector) => $run,
-            ColumnValues::I16($vector) => $run,
-            ColumnValues::I32($vector) => $run,
-            ColumnValues::I64($vector) => $run,
-            ColumnValues::U8($vector) => $run,
-            ColumnValues::U16($vector) => $run,
-            ColumnValues::U32($vector) => $run,
-            ColumnValues::U64($vector) => $run,
-            ColumnValues::F32($vector) => $run,
-            ColumnValues::F64($vector) => $run,
+            $(ColumnValues::$variant($vector) => $run,)*
             ColumnValues::Decimal($vector) => $run,
             $rest => $otherwise,
         }
+    };
+    ($values:expr, $vector:ident => $run:expr, else $rest:pat => $otherwise:expr) => {
+        for_each_number!(with_vector, @match $values, $vector => $run, else $rest => $otherwise)
     };
 }
 
 impl ColumnValues {
     fn of_type(column_type: ColumnType) -> ColumnValues {
-        match column_type {
-            ColumnType::Bool => ColumnValues::Bool(Vec::new()),
-            ColumnType::I8 => ColumnValues::I8(Vec::new()),
-            ColumnType::I16 => ColumnValues::I16(Vec::new()),
-            ColumnType::I32 | ColumnType::Date => ColumnValues::I32(Vec::new()),
-            ColumnType::I64 | ColumnType::Timestamp(_) => ColumnValues::I64(Vec::new()),
-            ColumnType::U8 => ColumnValues::U8(Vec::new()),
-            ColumnType::U16 => ColumnValues::U16(Vec::new()),
-            ColumnType::U32 => ColumnValues::U32(Vec::new()),
-            ColumnType::U64 => ColumnValues::U64(Vec::new()),
-            ColumnType::F32 => ColumnValues::F32(Vec::new()),
-            ColumnType::F64 => ColumnValues::F64(Vec::new()),
-            ColumnType::Decimal { .. } => ColumnValues::Decimal(Vec::new()),
-            ColumnType::Text | ColumnType::Bytes => ColumnValues::Data { data: Vec::new(), ends: Vec::new() },
-            ColumnType::List { element, .. } => {
-                ColumnValues::List { elements: Box::new(Self::of_type(element.column_type())), ends: Vec::new() }
-            }
+        macro_rules! of_type {
+            ([] $($variant:ident $number:ident $value:ident),*) => {
+                match column_type.stored_as() {
+                    ColumnType::Bool => ColumnValues::Bool(Vec::new()),
+                    $(ColumnType::$variant => ColumnValues::$variant(Vec::new()),)*
+                    ColumnType::Decimal { .. } => ColumnValues::Decimal(Vec::new()),
+                    ColumnType::List { element, .. } => {
+                        ColumnValues::List { elements: Box::new(Self::of_type(element.column_type())), ends: Vec::new() }
+                    }
+                    _ => ColumnValues::Data { data: Vec::new(), ends: Vec::new() },
+                }
+            };
         }
+        for_each_number!(of_type)
     }
 
     /// Appends a value of the vector's type. Null appends zero, `false`, no data, or a list of `null_len` zeros.
     fn push(&mut self, value: Value<'_>, null_len: usize) {
-        match (self, value) {
-            (ColumnValues::Bool(values), value) => values.push(value == Value::Bool(true)),
-            (ColumnValues::Decimal(values), Value::Decimal { unscaled, .. }) => values.push(unscaled),
-            (ColumnValues::F32(values), Value::F32(value)) => values.push(value),
-            (ColumnValues::F64(values), Value::F64(value)) => values.push(value),
-            (ColumnValues::I32(values), Value::Date(value)) => values.push(value),
-            (ColumnValues::I64(values), Value::Timestamp(value, _)) => values.push(value),
-            // The layout has the width of the column's type, so no conversion loses bits.
-            (ColumnValues::I8(values), Value::Int(value)) => values.push(value as i8),
-            (ColumnValues::I16(values), Value::Int(value)) => values.push(value as i16),
-            (ColumnValues::I32(values), Value::Int(value)) => values.push(value as i32),
-            (ColumnValues::I64(values), Value::Int(value)) => values.push(value),
-            (ColumnValues::U8(values), Value::Uint(value)) => values.push(value as u8),
-            (ColumnValues::U16(values), Value::Uint(value)) => values.push(value as u16),
-            (ColumnValues::U32(values), Value::Uint(value)) => values.push(value as u32),
-            (ColumnValues::U64(values), Value::Uint(value)) => values.push(value),
-            (ColumnValues::Data { data, ends }, value) => {
-                match value {
-                    Value::Text(text) => data.extend_from_slice(text.as_bytes()),
-                    Value::Bytes(bytes) => data.extend_from_slice(bytes),
-                    _ => {}
+        macro_rules! push {
+            ([] $($variant:ident $number:ident $value:ident),*) => {
+                match (self, value) {
+                    (ColumnValues::Bool(values), value) => values.push(value == Value::Bool(true)),
+                    // The layout has the width of the column's type, so no conversion loses bits.
+                    $((ColumnValues::$variant(values), Value::$value(value)) => values.push(value as $number),)*
+                    (ColumnValues::I32(values), Value::Date(value)) => values.push(value),
+                    (ColumnValues::I64(values), Value::Timestamp(value, _)) => values.push(value),
+                    (ColumnValues::Decimal(values), Value::Decimal { unscaled, .. }) => values.push(unscaled),
+                    (ColumnValues::Data { data, ends }, value) => {
+                        match value {
+                            Value::Text(text) => data.extend_from_slice(text.as_bytes()),
+                            Value::Bytes(bytes) => data.extend_from_slice(bytes),
+                            _ => {}
+                        }
+                        ends.push(data.len());
+                    }
+                    (ColumnValues::List { elements, ends }, value) => {
+                        match value {
+                            Value::List(list) => list.iter().for_each(|element| elements.push(element, 0)),
+                            _ => (0..null_len).for_each(|_| elements.push(Value::Null, 0)),
+                        }
+                        ends.push(elements.len());
+                    }
+                    (values, _) => with_vector!(values, vector => vector.push(Default::default()), else _ => {}),
                 }
-                ends.push(data.len());
-            }
-            (ColumnValues::List { elements, ends }, value) => {
-                match value {
-                    Value::List(list) => list.iter().for_each(|element| elements.push(element, 0)),
-                    _ => (0..null_len).for_each(|_| elements.push(Value::Null, 0)),
-                }
-                ends.push(elements.len());
-            }
-            (values, _) => with_vector!(values, vector => vector.push(Default::default()), else _ => {}),
+            };
         }
+        for_each_number!(push)
     }
 
     /// Returns the number of values.
     pub fn len(&self) -> usize {
         with_vector!(self, vector => vector.len(), else
             ColumnValues::Data { ends, .. } | ColumnValues::List { ends, .. } => ends.len())
+    }
+
+    /// Returns the bytes of Booleans or numbers as this machine stores them, and none for data and lists.
+    #[doc(hidden)]
+    pub fn as_bytes(&self) -> &[u8] {
+        with_vector!(self, vector => vector.as_bytes(), else _ => &[])
     }
 
     /// Returns whether there are no values.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::types::{ColumnType, ElementType, TimeUnit, has_digits_at_most};
+use crate::for_each_number;
 
 /// The value of one column in one row, borrowed from the row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,8 +57,8 @@ impl<'a> Value<'a> {
 }
 
 impl Value<'_> {
-    /// Returns the encoding of a number, a date, a timestamp, or a decimal. A column has the first bytes of it, as many as
-    /// its width: if the value fits the column's type, the other bytes only extend the sign.
+    /// Returns the encoding of a number, a date, a timestamp, or a decimal. A column has the first bytes of it, as many
+    /// as its width: if the value fits the column's type, the other bytes only extend the sign.
     pub(super) fn fixed_bytes(&self) -> [u8; 16] {
         match self {
             Value::Int(value) | Value::Timestamp(value, _) => i128::from(*value),
@@ -142,44 +143,28 @@ pub(super) fn scalar<'a>(column_type: ColumnType, bytes: &'a [u8]) -> Value<'a> 
             <$type>::from_le_bytes(bytes.try_into().expect("the layout has the length of the type"))
         };
     }
-    match column_type {
-        ColumnType::I8 => Value::Int(read!(i8).into()),
-        ColumnType::I16 => Value::Int(read!(i16).into()),
-        ColumnType::I32 => Value::Int(read!(i32).into()),
-        ColumnType::I64 => Value::Int(read!(i64)),
-        ColumnType::U8 => Value::Uint(read!(u8).into()),
-        ColumnType::U16 => Value::Uint(read!(u16).into()),
-        ColumnType::U32 => Value::Uint(read!(u32).into()),
-        ColumnType::U64 => Value::Uint(read!(u64)),
-        ColumnType::F32 => Value::F32(read!(f32)),
-        ColumnType::F64 => Value::F64(read!(f64)),
-        ColumnType::Date => Value::Date(read!(i32)),
-        ColumnType::Timestamp(unit) => Value::Timestamp(read!(i64), unit),
-        ColumnType::Decimal { scale, .. } => {
-            let unscaled = if bytes.len() == size_of::<i64>() { read!(i64).into() } else { read!(i128) };
-            Value::Decimal { unscaled, scale }
-        }
-        ColumnType::List { element, .. } => Value::List(List { element, bytes }),
-        ColumnType::Bool | ColumnType::Text | ColumnType::Bytes => {
-            unreachable!("these types have no fixed length")
-        }
+    macro_rules! read_scalar {
+        ([] $($variant:ident $number:ident $value:ident),*) => {
+            match column_type {
+                $(ColumnType::$variant => Value::$value(read!($number).into()),)*
+                ColumnType::Date => Value::Date(read!(i32)),
+                ColumnType::Timestamp(unit) => Value::Timestamp(read!(i64), unit),
+                ColumnType::Decimal { scale, .. } => {
+                    let unscaled = if bytes.len() == size_of::<i64>() { read!(i64).into() } else { read!(i128) };
+                    Value::Decimal { unscaled, scale }
+                }
+                ColumnType::List { element, .. } => Value::List(List { element, bytes }),
+                ColumnType::Bool | ColumnType::Text | ColumnType::Bytes => {
+                    unreachable!("these types have no fixed length")
+                }
+            }
+        };
     }
+    for_each_number!(read_scalar)
 }
 
 /// Returns whether a value can be stored in a column of this type. Null can be stored in any nullable column.
 pub(super) fn fits(value: &Value<'_>, column_type: ColumnType) -> bool {
-    let fits_int = |value: i128, bits: u32, is_signed: bool| {
-        let (min, max) = match is_signed {
-            true => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
-            false => (0, (1_i128 << bits) - 1),
-        };
-        (min..=max).contains(&value)
-    };
-    let integer = match value {
-        Value::Int(value) => Some(i128::from(*value)),
-        Value::Uint(value) => Some(i128::from(*value)),
-        _ => None,
-    };
     match (column_type, value) {
         (ColumnType::Bool, Value::Bool(_))
         | (ColumnType::F32, Value::F32(_))
@@ -194,19 +179,24 @@ pub(super) fn fits(value: &Value<'_>, column_type: ColumnType) -> bool {
         (ColumnType::List { element, len }, Value::List(list)) => {
             list.element == element && len.is_none_or(|len| list.len() == len as usize)
         }
-        _ => {
-            let Some(integer) = integer else { return false };
-            match column_type {
-                ColumnType::I8 => fits_int(integer, 8, true),
-                ColumnType::I16 => fits_int(integer, 16, true),
-                ColumnType::I32 => fits_int(integer, 32, true),
-                ColumnType::I64 => fits_int(integer, 64, true),
-                ColumnType::U8 => fits_int(integer, 8, false),
-                ColumnType::U16 => fits_int(integer, 16, false),
-                ColumnType::U32 => fits_int(integer, 32, false),
-                ColumnType::U64 => fits_int(integer, 64, false),
-                _ => false,
+        (integer_type, value) => {
+            let integer = match value {
+                Value::Int(value) => i128::from(*value),
+                Value::Uint(value) => i128::from(*value),
+                _ => return false,
+            };
+            macro_rules! fits_integer {
+                (@fits Int $number:ident) => { $number::try_from(integer).is_ok() };
+                (@fits Uint $number:ident) => { $number::try_from(integer).is_ok() };
+                (@fits $float:ident $number:ident) => { false };
+                ([] $($variant:ident $number:ident $value:ident),*) => {
+                    match integer_type {
+                        $(ColumnType::$variant => fits_integer!(@fits $value $number),)*
+                        _ => false,
+                    }
+                };
             }
+            for_each_number!(fits_integer)
         }
     }
 }

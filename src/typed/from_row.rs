@@ -99,9 +99,9 @@ pub fn position_of_field<'a, T: FromCell<'a>>(schema: &Schema, name: &str) -> Re
     }
 }
 
-/// Defines a struct whose fields are the columns with their names, and implements [`FromRow`](crate::typed::FromRow) for
-/// it. The struct has at most one lifetime, of the text and bytes that it borrows from a row. The type of a field is a
-/// type that [`TypedRow::get`](crate::typed::TypedRow::get) returns. [`RowReader`](crate::typed::RowReader) has an
+/// Defines a struct whose fields are the columns with their names, and implements [`FromRow`](crate::typed::FromRow)
+/// for it. The struct has at most one lifetime, of the text and bytes that it borrows from a row. The type of a field
+/// is a type that [`TypedRow::get`](crate::typed::TypedRow::get) returns. [`RowReader`](crate::typed::RowReader) has an
 /// example.
 #[macro_export]
 macro_rules! row_struct {

@@ -9,6 +9,7 @@ use super::projection::{CopyRange, Projection, merged};
 use super::row::{ColumnError, TypedRow};
 use super::schema::Schema;
 use super::types::ColumnType;
+use crate::for_each_number;
 
 /// The type of the numbers in a matrix.
 pub trait MatrixNumber: sealed::Number {}
@@ -26,10 +27,10 @@ mod sealed {
 }
 
 macro_rules! matrix_number {
-    ($($number:ty: $columns:pat,)*) => {
+    ([] $($variant:ident $number:ident $value:ident),*) => {
         $(impl sealed::Number for $number {
             fn accepts(column_type: ColumnType) -> bool {
-                matches!(column_type, $columns)
+                column_type.stored_as() == ColumnType::$variant
             }
 
             fn decoded(self) -> Self {
@@ -40,18 +41,7 @@ macro_rules! matrix_number {
     };
 }
 
-matrix_number! {
-    i8: ColumnType::I8,
-    i16: ColumnType::I16,
-    i32: ColumnType::I32 | ColumnType::Date,
-    i64: ColumnType::I64 | ColumnType::Timestamp(_),
-    u8: ColumnType::U8,
-    u16: ColumnType::U16,
-    u32: ColumnType::U32,
-    u64: ColumnType::U64,
-    f32: ColumnType::F32,
-    f64: ColumnType::F64,
-}
+for_each_number!(matrix_number);
 
 /// Copies columns of one type into the rows of a matrix.
 ///

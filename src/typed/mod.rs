@@ -1,8 +1,8 @@
 //! Typed tables: schemas, rows, and projections.
 //!
-//! A table may have a [`Schema`]: columns with names and types. The value of each row then contains one cell per column,
-//! in a layout that lets a reader read one column without touching the others. In: cells, or the bytes of rows. Out: the
-//! bytes of rows, or cells. This module reads no files and sends nothing.
+//! A table may have a [`Schema`]: columns with names and types. The value of each row then contains one cell per
+//! column, in a layout that lets a reader read one column without touching the others. In: cells, or the bytes of rows.
+//! Out: the bytes of rows, or cells. This module reads no files and sends nothing.
 //!
 //! | type | what it does |
 //! |---|---|
@@ -14,8 +14,9 @@
 //! | [`MatrixPlan`] | copies columns of one type into a matrix |
 //! | [`ColumnBuffers`] | copies columns of any types into one buffer per column |
 //!
-//! With the feature `bake` or `server`, `write_text` writes the text of a cell, and `TextParser` parses it. With the feature
-//! `bake`, `Caster` converts values to other types. With the feature `arrow`, column buffers become an Arrow RecordBatch.
+//! With the feature `bake` or `server`, `write_text` writes the text of a cell, and `TextParser` parses it. With the
+//! feature `bake`, `Caster` converts values to other types. With the feature `arrow`, column buffers become an Arrow
+//! RecordBatch.
 
 #[cfg(feature = "arrow")]
 mod arrow;
@@ -47,9 +48,11 @@ pub use matrix::{MatrixNumber, MatrixPlan};
 pub use projection::Projection;
 pub use row::{ColumnError, FromCell, OwnedRow, TypedRow};
 pub use schema::{COLUMN_COUNT_MAX, NAME_LEN_MAX_BYTES, Schema, SchemaError};
-#[cfg(feature = "server")]
-pub(crate) use text::write_elements;
+#[cfg(all(test, feature = "server"))]
+pub(crate) use text::element_len_max_bytes;
 #[cfg(any(feature = "bake", feature = "server"))]
 #[doc(hidden)]
 pub use text::{TextFault, TextParser, write_text};
+#[cfg(feature = "server")]
+pub(crate) use text::{text_len_max_bytes, write_elements};
 pub use types::{Column, ColumnType, DECIMAL_PRECISION_MAX, DECIMAL64_PRECISION_MAX, ElementType, TimeUnit};

@@ -137,8 +137,8 @@ impl Projection {
     /// Appends the projected row to `to`.
     ///
     /// # Errors
-    /// [`ColumnError::Malformed`] if a value of variable width is not inside the row, or if values overlap. `to` is then
-    /// unchanged.
+    /// [`ColumnError::Malformed`] if a value of variable width is not inside the row, or if values overlap. `to` is
+    /// then unchanged.
     ///
     /// # Panics
     /// If the row is not a row of the source's schema.

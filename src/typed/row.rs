@@ -1,7 +1,7 @@
 //! Reads the cells of one row.
 //!
-//! In: a schema, and the value of a row in a typed table. Out: the values of cells. The bytes may come from a damaged or
-//! forged file: every offset is checked before it is used.
+//! In: a schema, and the value of a row in a typed table. Out: the values of cells. The bytes may come from a damaged
+//! or forged file: every offset is checked before it is used.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,6 +13,7 @@ use super::cell::{List, Value, scalar};
 use super::layout::{Cell, DataStart, END_LEN_BYTES, Place};
 use super::schema::{Schema, SchemaError};
 use super::types::{ColumnType, has_digits_at_most};
+use crate::for_each_number;
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 
 /// One row of a typed table.
@@ -186,8 +187,8 @@ impl<'a> TypedRow<'a> {
     /// [`Value`], or an `Option` of one of these types for a column that can be null.
     ///
     /// # Errors
-    /// [`ColumnError`] if the table has no such column, if the column is of another type, or if the cell is null and `T`
-    /// is not an `Option`.
+    /// [`ColumnError`] if the table has no such column, if the column is of another type, or if the cell is null and
+    /// `T` is not an `Option`.
     pub fn get<T: FromCell<'a>>(&self, name: &str) -> Result<T, ColumnError> {
         let column = self.schema.position(name).ok_or_else(|| unknown_column(self.schema, name))?;
         self.get_at(column)
@@ -272,8 +273,8 @@ impl<'a> TypedRow<'a> {
         (0..self.schema.columns().len()).map(move |column| row.value(column))
     }
 
-    /// Checks the whole row: that its values are valid and fill it, that null cells are empty, and that all unused bytes
-    /// and bits are zero.
+    /// Checks the whole row: that its values are valid and fill it, that null cells are empty, and that all unused
+    /// bytes and bits are zero.
     ///
     /// # Errors
     /// [`ColumnError::Malformed`] for the first fault found.
@@ -325,7 +326,8 @@ impl<'a> TypedRow<'a> {
         self.data_range(place).map(|range| &self.bytes[range])
     }
 
-    /// Returns the range of the row's value that has the data of a variable-width column. The range is inside the value.
+    /// Returns the range of the row's value that has the data of a variable-width column. The range is inside the
+    /// value.
     #[inline]
     pub(super) fn data_range(&self, place: Place) -> Result<Range<usize>, ColumnError> {
         let Place::Variable { start, end_at } = place else { return Err(OUTSIDE) };
@@ -391,22 +393,35 @@ macro_rules! from_cell {
     };
 }
 
-// The layout has the width of the column's type, so no conversion loses bits.
 from_cell! {
     bool, "bool": ColumnType::Bool, Value::Bool(value) => value;
-    i8, "i8": ColumnType::I8, Value::Int(value) => value as i8;
-    i16, "i16": ColumnType::I16, Value::Int(value) => value as i16;
-    i32, "i32": ColumnType::I32, Value::Int(value) => value as i32;
-    i64, "i64": ColumnType::I64 | ColumnType::Timestamp(_), Value::Int(value) | Value::Timestamp(value, _) => value;
-    u8, "u8": ColumnType::U8, Value::Uint(value) => value as u8;
-    u16, "u16": ColumnType::U16, Value::Uint(value) => value as u16;
-    u32, "u32": ColumnType::U32, Value::Uint(value) => value as u32;
-    u64, "u64": ColumnType::U64, Value::Uint(value) => value;
-    f32, "f32": ColumnType::F32, Value::F32(value) => value;
-    f64, "f64": ColumnType::F64, Value::F64(value) => value;
     &'a str, "&str": ColumnType::Text, Value::Text(value) => value;
     List<'a>, "List": ColumnType::List { .. }, Value::List(value) => value;
 }
+
+macro_rules! number_from_cell {
+    ([] $($variant:ident $number:ident $value:ident),*) => {
+        $(impl<'a> FromCell<'a> for $number {
+            const NAME: &'static str = stringify!($number);
+
+            fn accepts(column_type: ColumnType) -> bool {
+                column_type != ColumnType::Date && column_type.stored_as() == ColumnType::$variant
+            }
+
+            fn from_value(value: Value<'a>) -> Option<Self> {
+                // The layout has the width of the column's type, so no conversion loses bits. Only `i64` accepts
+                // timestamps.
+                match value {
+                    Value::$value(value) => Some(value as $number),
+                    Value::Timestamp(units, _) => Some(units as $number),
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+for_each_number!(number_from_cell);
 
 /// Any cell, including null.
 impl<'a> FromCell<'a> for Value<'a> {

@@ -187,8 +187,8 @@ impl Schema {
         self.id
     }
 
-    /// Returns the length of the part that every row has, including the null bits and the Booleans: the columns of fixed
-    /// length, and the 4-byte ends of the others.
+    /// Returns the length of the part that every row has, including the null bits and the Booleans: the columns of
+    /// fixed length, and the 4-byte ends of the others.
     pub fn fixed_len_bytes(&self) -> usize {
         self.layout.fixed_len_bytes
     }

@@ -51,8 +51,8 @@ pub fn write_text(value: &Value<'_>, to: &mut Vec<u8>) {
     written.expect("writes to a vector do not fail");
 }
 
-/// Appends a part of the text of a list: the elements in a range of positions, each except the first of the list after a
-/// comma. The text of the list is these elements in brackets.
+/// Appends a part of the text of a list: the elements in a range of positions, each except the first of the list after
+/// a comma. The text of the list is these elements in brackets.
 ///
 /// # Panics
 /// If the list does not have all these elements.
@@ -99,6 +99,32 @@ fn write_decimal(unscaled: i128, scale: usize, to: &mut Vec<u8>) -> std::io::Res
         0 => write!(to, "{sign}{whole}"),
         _ => write!(to, "{sign}{whole}.{fraction:0scale$}"),
     }
+}
+
+/// Returns the maximum length of the text of a cell, or `None` if it depends on the length of the cell's data.
+#[cfg(feature = "server")]
+pub(crate) fn text_len_max_bytes(column_type: ColumnType) -> Option<usize> {
+    Some(match column_type {
+        ColumnType::Bool => "false".len(),
+        ColumnType::I8 | ColumnType::U8 => "-128".len(),
+        ColumnType::I16 | ColumnType::U16 => "-32768".len(),
+        ColumnType::I32 | ColumnType::U32 => "-2147483648".len(),
+        ColumnType::I64 | ColumnType::U64 => "-9223372036854775808".len(),
+        ColumnType::F32 => "-9999999000000000".len(),
+        ColumnType::F64 => "-0.000012345678901234567".len(),
+        ColumnType::Date => "+5881580-07-11".len(),
+        ColumnType::Timestamp(_) => "+292278994-08-17T07:12:55.807000000Z".len(),
+        // A sign, a zero, and a point precede the digits at most.
+        ColumnType::Decimal { precision, .. } => "-0.".len() + usize::from(precision),
+        ColumnType::List { element, len: Some(len) } => "[]".len() + len as usize * element_len_max_bytes(element),
+        ColumnType::Text | ColumnType::Bytes | ColumnType::List { len: None, .. } => return None,
+    })
+}
+
+/// Returns the maximum length of the text of a list's element, with its quotes and a comma.
+#[cfg(feature = "server")]
+pub(crate) fn element_len_max_bytes(element: ElementType) -> usize {
+    "\"\",".len() + text_len_max_bytes(element.column_type()).unwrap_or(0)
 }
 
 /// Parses the texts of cells, one after another. Keeps the buffer for the elements of lists.

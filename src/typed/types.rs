@@ -25,7 +25,8 @@ pub(super) fn has_digits_at_most(unscaled: i128, precision: u8) -> bool {
 
 /// The type of a column.
 ///
-/// The [`Display`](fmt::Display) form and the [`FromStr`] form are the name of the type, as in the options of `baker`:
+/// The [`Display`](fmt::Display) form and the [`FromStr`](std::str::FromStr) form are the name of the type, as in the
+/// options of `baker`:
 ///
 /// | type | name |
 /// |---|---|
@@ -117,6 +118,20 @@ const TYPE_NAMES: &str = "expected bool, i8 to i64, u8 to u64, f32, f64, text, b
 /// The reason for a list of elements that cannot be in a list.
 const ELEMENT_NAMES: &str = "the elements of a list are i8 to i64, u8 to u64, f32, f64, date, or timestamp";
 
+/// Runs a macro with all types of numbers: the variant of [`ColumnType`] and of [`ColumnValues`](super::ColumnValues),
+/// the Rust type, and the variant of [`Value`](super::Value). The arguments of the call precede the types.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_each_number {
+    ($run:ident $(, $($argument:tt)*)?) => {
+        $run! {
+            [$($($argument)*)?]
+            I8 i8 Int, I16 i16 Int, I32 i32 Int, I64 i64 Int, U8 u8 Uint, U16 u16 Uint, U32 u32 Uint, U64 u64 Uint,
+            F32 f32 F32, F64 f64 F64
+        }
+    };
+}
+
 /// The types without parameters, with their codes in a file and their names.
 const SIMPLE_TYPES: [(u8, &str, ColumnType); 14] = [
     (1, "bool", ColumnType::Bool),
@@ -162,6 +177,15 @@ impl ColumnType {
             ColumnType::Decimal { precision, .. } if precision <= DECIMAL64_PRECISION_MAX => Some(8),
             ColumnType::Decimal { .. } => Some(16),
             ColumnType::List { element, len } => Some(element.len_bytes() * len? as usize),
+        }
+    }
+
+    /// The type of numbers that values are stored as: `i32` for a date, `i64` for a timestamp, and otherwise `self`.
+    pub fn stored_as(self) -> ColumnType {
+        match self {
+            ColumnType::Date => ColumnType::I32,
+            ColumnType::Timestamp(_) => ColumnType::I64,
+            other => other,
         }
     }
 
@@ -426,8 +450,8 @@ pub(super) mod tests {
 
 /// A column of a typed table.
 ///
-/// The [`Display`](fmt::Display) form and the [`FromStr`](std::str::FromStr) form are `name:type`, followed by `?` if the column can be
-/// null: `price:f32?`.
+/// The [`Display`](fmt::Display) form and the [`FromStr`](std::str::FromStr) form are `name:type`, followed by `?` if
+/// the column can be null: `price:f32?`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Column {
     /// The name, 1 to 255 bytes.

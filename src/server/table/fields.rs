@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::typed::{ColumnType, ElementType, Schema, TypedRow, Value, write_text};
+use crate::typed::{ColumnType, Schema, TypedRow, Value, text_len_max_bytes, write_text};
 
 /// The maximum length of the frame of a value that is sent as a bulk string: `$`, a length, and two line ends.
 const FRAME_LEN_MAX_BYTES: usize = "$4294967295\r\n\r\n".len();
@@ -136,34 +136,10 @@ impl Fields {
     }
 }
 
-/// Returns the maximum length of the text of a cell, or `None` if it depends on the length of the cell's data.
-fn text_len_max_bytes(column_type: ColumnType) -> Option<usize> {
-    Some(match column_type {
-        ColumnType::Bool => "false".len(),
-        ColumnType::I8 | ColumnType::U8 => "-128".len(),
-        ColumnType::I16 | ColumnType::U16 => "-32768".len(),
-        ColumnType::I32 | ColumnType::U32 => "-2147483648".len(),
-        ColumnType::I64 | ColumnType::U64 => "-9223372036854775808".len(),
-        ColumnType::F32 => "-9999999000000000".len(),
-        ColumnType::F64 => "-0.000012345678901234567".len(),
-        ColumnType::Date => "+5881580-07-11".len(),
-        ColumnType::Timestamp(_) => "+292278994-08-17T07:12:55.807000000Z".len(),
-        // A sign, a zero, and a point precede the digits at most.
-        ColumnType::Decimal { precision, .. } => "-0.".len() + usize::from(precision),
-        ColumnType::List { element, len: Some(len) } => "[]".len() + len as usize * element_len_max_bytes(element),
-        ColumnType::Text | ColumnType::Bytes | ColumnType::List { len: None, .. } => return None,
-    })
-}
-
-/// Returns the maximum length of the text of a list's element, with its quotes and a comma.
-fn element_len_max_bytes(element: ElementType) -> usize {
-    "\"\",".len() + text_len_max_bytes(element.column_type()).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::typed::{List, TimeUnit};
+    use crate::typed::{ElementType, List, TimeUnit, element_len_max_bytes};
 
     fn text_len_bytes(value: &Value<'_>) -> usize {
         let mut text = Vec::new();
