@@ -120,12 +120,12 @@ mod sync;
 pub mod typed;
 mod user_namespace;
 
+#[doc(hidden)]
+pub use format::FormatError;
 #[doc(inline)]
 pub use format::key::{Key, KeyKind};
 #[doc(inline)]
 pub use format::{KeyBounds, OwnedKey, Row};
-#[doc(hidden)]
-pub use format::FormatError;
 pub use progress::WithProgress;
 #[doc(hidden)]
 pub use setting::Setting;

@@ -6,8 +6,9 @@ use std::fmt;
 
 /// Options of long work, and optionally a function that observes the work.
 ///
-/// A function that takes `impl Into<WithProgress>` accepts a reference to its options, for example `&Options::default()`,
-/// or the result of a method `with_progress`, such as [`bake::Options::with_progress`](crate::bake::Options).
+/// A function that takes `impl Into<WithProgress>` accepts a reference to its options, for example
+/// `&Options::default()`, or the result of a method `with_progress`, such as
+/// [`bake::Options::with_progress`](crate::bake::Options).
 pub struct WithProgress<'a, O, E> {
     options: &'a O,
     progress: Option<&'a mut (dyn FnMut(E) + Send)>,

@@ -288,8 +288,8 @@ impl SlotSet {
         starts.sum()
     }
 
-    /// Returns the text of the set for people and logs: all ranges or, if there are too many for a line, the first ones,
-    /// and the numbers of slots and ranges.
+    /// Returns the text of the set for people and logs: all ranges or, if there are too many for a line, the first
+    /// ones, and the numbers of slots and ranges.
     pub fn summary(&self) -> String {
         let mut text = String::new();
         for range in self.iter_ranges() {

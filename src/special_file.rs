@@ -28,9 +28,9 @@ pub fn open_special(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Returns whether a path leads to a special file. A symbolic link or a FIFO counts only if root or the current user owns
-/// it, because other users may be able to create links and FIFOs in the folder: a program would wait until such a user
-/// reads from the FIFO.
+/// Returns whether a path leads to a special file. A symbolic link or a FIFO counts only if root or the current user
+/// owns it, because other users may be able to create links and FIFOs in the folder: a program would wait until such a
+/// user reads from the FIFO.
 pub fn is_special(path: &Path) -> io::Result<bool> {
     let Ok(named) = fs::symlink_metadata(path) else { return Ok(false) };
     let is_trusted = [0, nix::unistd::geteuid().as_raw()].contains(&named.uid());

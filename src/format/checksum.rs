@@ -13,8 +13,8 @@ use zerocopy::little_endian::U64;
 /// The length of a block. The last block of a section may be shorter.
 ///
 /// Each block has its own checksum, so a mismatch identifies the damaged block. With blocks of this length, checksums
-/// are 0.2 % as long as the data. Each block of the records is one memory page of 4 KiB, so a lookup whose record is not
-/// in memory reads one page.
+/// are 0.2 % as long as the data. Each block of the records is one memory page of 4 KiB, so a lookup whose record is
+/// not in memory reads one page.
 pub const BLOCK_LEN_BYTES: usize = 4 << 10;
 
 /// The number of checksums in a block of the section of block sums.

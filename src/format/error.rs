@@ -13,68 +13,41 @@ use super::record::VALUE_LEN_MAX_BYTES;
 pub enum FormatError {
     /// The file is shorter than its header.
     #[error("{len_bytes} bytes, where a header alone takes {HEADER_LEN_BYTES}: not a baked file, or truncated")]
-    TooShort {
-        /// The file's length.
-        len_bytes: u64,
-    },
+    TooShort { len_bytes: u64 },
     /// The file does not begin with the magic bytes.
     #[error("begins with {found:02x?}, which is not a baked file: bake one with `baker input.csv`")]
-    Magic {
-        /// The file's first bytes.
-        found: [u8; 8],
-    },
+    Magic { found: [u8; 8] },
     /// The file has a format version that this build cannot read.
     #[error(
         "format version {found}, where this build reads {VERSION}: bake the file again, or use the build that baked it"
     )]
-    Version {
-        /// The version in the header.
-        found: u32,
-    },
+    Version { found: u32 },
     /// The file's length differs from the length in its header.
     #[error(
         "{found_bytes} bytes, where its header says {expected_bytes}: truncated or extended; copy or bake it again"
     )]
-    FileLen {
-        /// The length in the header.
-        expected_bytes: u64,
-        /// The file's length.
-        found_bytes: u64,
-    },
+    FileLen { expected_bytes: u64, found_bytes: u64 },
     /// The digest in the header does not match the header's bytes.
     #[error(
         "the header's digest is {found:032x}, where its bytes give {expected:032x}: damaged; copy or bake it again"
     )]
-    Digest {
-        /// The digest of the header's bytes.
-        expected: u128,
-        /// The digest in the header.
-        found: u128,
-    },
+    Digest { expected: u128, found: u128 },
     /// A header field has an invalid value.
     #[error("the header says {what} is {found}, where {expected} was expected: not written by a baker of this version")]
     HeaderField {
-        /// The name of the field.
         what: &'static str,
         /// A value that is valid for the field.
         expected: u64,
-        /// The value of the field.
         found: u64,
     },
     /// The table has more rows than a file can hold.
     #[error("{rows} rows, where a file holds at most {ROW_COUNT_MAX}: split the table")]
-    TooManyRows {
-        /// The number of rows of the table.
-        rows: u64,
-    },
+    TooManyRows { rows: u64 },
     /// A value is longer than a response can carry.
     #[error(
         "a value of {len_bytes} bytes, where at most {VALUE_LEN_MAX_BYTES} are allowed: store a reference to it instead"
     )]
-    ValueTooLong {
-        /// The value's length.
-        len_bytes: u64,
-    },
+    ValueTooLong { len_bytes: u64 },
     /// The records section is longer than places can address.
     #[error("more than {len_max_bytes} bytes of records, the maximum at this record alignment: split the table")]
     RecordsTooLong {
@@ -88,34 +61,26 @@ pub enum FormatError {
         if *rows == 0 { "none".to_owned() } else { format!("at least {len_min_bytes}, a multiple of {align_bytes}") }
     )]
     RecordsLen {
-        /// The number of rows that the header states.
         rows: u64,
-        /// The alignment of each record.
         align_bytes: u64,
         /// The minimum length of a records section with this number of rows.
         len_min_bytes: u64,
-        /// The section's length.
         len_bytes: u64,
     },
     /// The schema of a typed table is not valid.
     #[error("{problem}")]
-    Schema {
-        /// What is wrong with the schema.
-        problem: String,
-    },
+    Schema { problem: String },
     /// A section extends beyond the end of the file.
     #[error(
         "section {section} has {len_bytes} bytes at offset {offset_bytes}, where the file has \
          {file_len_bytes}: damaged or forged"
     )]
     SectionBeyondFile {
-        /// The section.
         section: SectionKind,
         /// The section's offset in the file, according to the header.
         offset_bytes: u64,
         /// The section's length, according to the header.
         len_bytes: u64,
-        /// The file's length.
         file_len_bytes: u64,
     },
     /// A section begins before the preceding section ends.
@@ -124,11 +89,9 @@ pub enum FormatError {
          damaged or forged"
     )]
     SectionOverlap {
-        /// The section.
         section: SectionKind,
         /// The section's offset in the file, according to the header.
         offset_bytes: u64,
-        /// The end of the preceding section.
         previous_end_bytes: u64,
     },
     /// The offset or length of a section differs from what the header's other fields require.
@@ -137,7 +100,6 @@ pub enum FormatError {
          bytes at {expected_offset_bytes} were expected: damaged or forged"
     )]
     SectionPlace {
-        /// The section.
         section: SectionKind,
         /// The section's offset in the file, according to the header.
         offset_bytes: u64,
@@ -150,35 +112,23 @@ pub enum FormatError {
     },
     /// The bytes between two sections are not zero.
     #[error("the padding before offset {before_bytes} is not zero: damaged or forged")]
-    Padding {
-        /// The offset at which the padding ends.
-        before_bytes: u64,
-    },
+    Padding { before_bytes: u64 },
     /// The checksum of a section does not match its bytes.
     #[error(
-        "section {section} has checksum {found:016x}, where {expected:016x} was expected: damaged; copy or bake it again"
+        "section {section} has checksum {found:016x}, where {expected:016x} was expected: damaged; copy or bake it \
+         again"
     )]
-    SectionChecksum {
-        /// The section.
-        section: SectionKind,
-        /// The checksum in the header.
-        expected: u64,
-        /// The checksum of the section's bytes.
-        found: u64,
-    },
+    SectionChecksum { section: SectionKind, expected: u64, found: u64 },
     /// The checksum of a block does not match its bytes.
     #[error(
-        "block {block} of the records (its {BLOCK_LEN_BYTES} bytes from file offset {offset_bytes}) has checksum {found:016x}, \
-         where {expected:016x} was expected: damaged; copy or bake the file again"
+        "block {block} of the records (its {BLOCK_LEN_BYTES} bytes from file offset {offset_bytes}) has checksum \
+         {found:016x}, where {expected:016x} was expected: damaged; copy or bake the file again"
     )]
     BlockChecksum {
         /// The block's number, counted from 0.
         block: usize,
-        /// The block's offset in the file.
         offset_bytes: u64,
-        /// The checksum in the file.
         expected: u64,
-        /// The checksum of the block's bytes.
         found: u64,
     },
     /// A row is invalid: its record is malformed, its key is not greater than the preceding key, or its entry in the
@@ -187,7 +137,6 @@ pub enum FormatError {
     Row {
         /// The number of the row, counted from 0 in key order.
         row: u64,
-        /// A description of the fault.
         what: &'static str,
     },
     /// The value of a row of a typed table is not a row of the table's schema.
@@ -197,21 +146,19 @@ pub enum FormatError {
         row: u64,
         /// The key of the row. Byte keys are quoted and escaped, and truncated if they are long.
         key: String,
-        /// A description of the fault.
         what: &'static str,
     },
     /// The tree above the fences does not match the fences.
     #[error(
-        "entry {entry} of level {level} of the fence tree is {found:016x}, where {expected:016x} was expected: damaged or forged"
+        "entry {entry} of level {level} of the fence tree is {found:016x}, where {expected:016x} was expected: damaged or \
+         forged"
     )]
     FenceTree {
         /// The level, counted from 0, the lowest level first.
         level: usize,
-        /// The position of the entry in its level.
         entry: usize,
         /// The expected entry: the first 8 bytes of a key after the common prefix, or a number that is a key.
         expected: u64,
-        /// The entry in the file.
         found: u64,
     },
     /// Too many slots contain a place other than 0. At least one of these slots is unused, and should contain 0.
@@ -220,7 +167,6 @@ pub enum FormatError {
         /// The expected number of places other than 0: one less than the number of rows, because the first row has
         /// place 0.
         expected: u64,
-        /// The number of places other than 0 in the file.
         found: u64,
     },
     /// No hash seed gives every key its own slot.

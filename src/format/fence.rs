@@ -3,8 +3,8 @@
 //! A fence describes [`FENCE_ROWS`] consecutive rows in two cache lines: a 32-bit code of each row's key, in key order,
 //! and the distance of each row's record from the first one. A code is the distance of the key's head from the head of
 //! another row, without its lowest bits. Different keys can therefore have equal codes, and then the keys of their
-//! records are compared. The tree has the heads of the first rows of all fences, and, above them, every sixteenth head of
-//! the level below.
+//! records are compared. The tree has the heads of the first rows of all fences, and, above them, every sixteenth head
+//! of the level below.
 //!
 //! Reasons and evidence: `docs/decisions/fences.md`.
 
@@ -130,8 +130,9 @@ impl Fence {
         1 + self.codes.iter().map(|other| u32::from(other.get() <= code)).sum::<u32>() as usize
     }
 
-    /// Returns the difference between the place of a row's record and [`Fence::place`]. `i` is the number of rows of the
-    /// fence that precede the row. Returns `None` if the difference does not fit into 16 bits, or if there is no such row.
+    /// Returns the difference between the place of a row's record and [`Fence::place`]. `i` is the number of rows of
+    /// the fence that precede the row. Returns `None` if the difference does not fit into 16 bits, or if there is no
+    /// such row.
     #[inline(always)]
     pub fn distance(&self, i: usize) -> Option<u16> {
         match i.checked_sub(1) {
@@ -141,7 +142,8 @@ impl Fence {
     }
 }
 
-/// Returns the first of the rows with the widest gap before their heads, and this gap. Returns row 0 if no heads differ.
+/// Returns the first of the rows with the widest gap before their heads, and this gap. Returns row 0 if no heads
+/// differ.
 fn widest_gap(heads: &[u64]) -> (usize, u64) {
     let gaps = heads.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
     gaps.enumerate().fold((0, 0), |widest, (i, gap)| if gap > widest.1 { (i + 1, gap) } else { widest })

@@ -56,8 +56,8 @@ impl Default for Plan {
 }
 
 /// Checks everything that lookups rely on: all checksums match, the records are in key order, the fences match their
-/// rows, the fence tree matches the fences, each key is found, unused slots contain 0, and the values of a typed table are
-/// rows of its schema. After this check, a key is found if and only if a row has the key.
+/// rows, the fence tree matches the fences, each key is found, unused slots contain 0, and the values of a typed table
+/// are rows of its schema. After this check, a key is found if and only if a row has the key.
 pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
     sections(store, plan)?;
     schema(store)?;
@@ -111,8 +111,8 @@ fn wrong_fence(number: usize) -> FormatError {
     FormatError::Row { row: (number * FENCE_ROWS) as u64, what: "the fence does not match it" }
 }
 
-/// Checks the fence tree: the lowest level must have the heads of all fences, every level above must have the first head
-/// of each node of the level below, and the last node of each level must be filled with `u64::MAX`.
+/// Checks the fence tree: the lowest level must have the heads of all fences, every level above must have the first
+/// head of each node of the level below, and the last node of each level must be filled with `u64::MAX`.
 fn fence_tree(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     let Fences { fences, nodes, levels } = store.fences();
     let (mut below, mut head_count): (&[Node], usize) = (&[], fence_count(store.len() as u64));
@@ -375,8 +375,8 @@ fn rows_in_range<'s, K: LookupKey>(
     Ok(missing)
 }
 
-/// Checks a row: its key, its padding, and, if the row is the first one of a fence, the place in this fence. Returns the
-/// record of the row.
+/// Checks a row: its key, its padding, and, if the row is the first one of a fence, the place in this fence. Returns
+/// the record of the row.
 #[inline(always)]
 fn check_row<'s>(
     store: &'s Store,

@@ -71,8 +71,8 @@ impl Store {
         }
     }
 
-    /// Calls `read`, during which the system reads only the pages of the file that are touched, even if the file fits into
-    /// memory.
+    /// Calls `read`, during which the system reads only the pages of the file that are touched, even if the file fits
+    /// into memory.
     #[cfg(feature = "server")]
     pub(crate) fn with_random_reads<T>(&self, read: impl FnOnce() -> T) -> T {
         self.map.read_randomly(0..self.map.bytes().len(), true);
@@ -88,8 +88,8 @@ impl Store {
         self.map.begin_read(start + range.start.min(len_bytes)..start + range.end.min(len_bytes));
     }
 
-    /// Begins to read rows from the disk, and the rows that lead to them from the preceding fences. Waits until the fences
-    /// are in memory, which are read at the same time.
+    /// Begins to read rows from the disk, and the rows that lead to them from the preceding fences. Waits until the
+    /// fences are in memory, which are read at the same time.
     #[cfg(feature = "server")]
     pub(crate) fn begin_reads_of_rows(&self, rows: &[usize]) {
         rows.iter().for_each(|row| self.begin_read_of_fence(row / FENCE_ROWS));
@@ -135,8 +135,8 @@ impl Store {
         })
     }
 
-    /// Does what [`Store::neighbor_while`] does, and begins to read the rows next to [`BATCH_KEYS`] keys before it looks
-    /// them up, so that their reads overlap.
+    /// Does what [`Store::neighbor_while`] does, and begins to read the rows next to [`BATCH_KEYS`] keys before it
+    /// looks them up, so that their reads overlap.
     #[cold]
     #[inline(never)]
     pub(super) fn neighbor_cold_while<'s, 'k, K>(
@@ -155,8 +155,8 @@ impl Store {
         })
     }
 
-    /// Begins to read the rows next to keys from the disk. Waits until the fences that lead to them are in memory, which
-    /// are read at the same time.
+    /// Begins to read the rows next to keys from the disk. Waits until the fences that lead to them are in memory,
+    /// which are read at the same time.
     pub(super) fn begin_neighbor_reads<'k>(&self, keys: impl Iterator<Item = (Key<'k>, Side)>, gate: impl Gate) {
         let lane = |(key, side)| (self.lane_of_neighbor(key, side), side);
         let (mut lanes, sides): (Vec<Lane>, Vec<Side>) = keys.map(lane).filter(|(lane, _)| lane.bound > 0).unzip();
@@ -256,9 +256,9 @@ impl Store {
     }
 }
 
-/// Looks up [`BATCH_KEYS`] keys at a time with `look_up`, which passes the position in the batch and the result of each key
-/// to the function that it is given. Calls `visit` with the position in `keys` and the result, until `visit` returns
-/// `Break`.
+/// Looks up [`BATCH_KEYS`] keys at a time with `look_up`, which passes the position in the batch and the result of each
+/// key to the function that it is given. Calls `visit` with the position in `keys` and the result, until `visit`
+/// returns `Break`.
 fn in_batches<K, T>(
     keys: &[K],
     mut visit: impl FnMut(usize, T) -> ControlFlow<()>,
@@ -282,8 +282,9 @@ fn in_batches<K, T>(
 #[cfg(feature = "server")]
 const TICK_BITS: u32 = 28;
 
-/// The pages of the index that were recently found in memory: asking the system costs more than a lookup. A page that a lookup has just read is not examined again
-/// for a moment, because the system discards the pages first that were not read for a long time.
+/// The pages of the index that were recently found in memory: asking the system costs more than a lookup. A page that a
+/// lookup has just read is not examined again for a moment, because the system discards the pages first that were not
+/// read for a long time.
 #[cfg(feature = "server")]
 #[derive(Debug, Default)]
 pub(super) struct RecentPages {
@@ -301,8 +302,8 @@ impl RecentPages {
         RecentPages { start, ticks: (0..pages).map(|_| AtomicU32::new(0)).collect() }
     }
 
-    /// Returns whether the page at an offset of the file was found in memory in this tick. If not, calls `examine`, which
-    /// returns whether the page is in memory.
+    /// Returns whether the page at an offset of the file was found in memory in this tick. If not, calls `examine`,
+    /// which returns whether the page is in memory.
     pub(super) fn contains_or(&self, at: usize, examine: impl FnOnce() -> bool) -> bool {
         let tick = tick_now();
         let page = at.checked_sub(self.start).and_then(|at| self.ticks.get(at / PAGE_LEN_BYTES));

@@ -1,7 +1,7 @@
 //! Lookups in a cold table, which may have to wait for the disk.
 //!
-//! In: a lookup. Out: whether the pages that it reads are in memory and verified; otherwise, a thread that may wait reads
-//! them from the disk. A lookup whose pages were read then does not wait.
+//! In: a lookup. Out: whether the pages that it reads are in memory and verified; otherwise, a thread that may wait
+//! reads them from the disk. A lookup whose pages were read then does not wait.
 
 use std::ops::Range;
 
@@ -28,8 +28,8 @@ pub(crate) enum ColdLookup<K> {
     Record(RecordOffset),
     Point(K),
     Neighbor(K, Side),
-    /// A range of keys. If it prefetches a row, the lookup also reads a page of rows within these limits, beginning with
-    /// this row.
+    /// A range of keys. If it prefetches a row, the lookup also reads a page of rows within these limits, beginning
+    /// with this row.
     Range(RangeLookup<K>, PageLimits),
     /// Rows by their numbers.
     Rows {
@@ -125,8 +125,8 @@ impl Gate for InMemory<'_> {
 
 /// Determines whether lookups must wait for the disk.
 impl Store {
-    /// Returns the lookup of a key. If the pilot and the place of the key are in memory and verified, this is a lookup of
-    /// the record to which they lead.
+    /// Returns the lookup of a key. If the pilot and the place of the key are in memory and verified, this is a lookup
+    /// of the record to which they lead.
     pub(crate) fn point_lookup<'k, K: LookupKey + Into<Key<'k>>>(&self, key: K) -> ColdLookup<Key<'k>> {
         match self.record_of(key, false) {
             Some(offset) => ColdLookup::Record(offset),
@@ -150,8 +150,8 @@ impl Store {
         }
     }
 
-    /// Returns the offset of the only record that can have a key. Returns `None` if the pilot or the place of the key is
-    /// not in memory, or damaged. If `reads` is set, waits until they are in memory.
+    /// Returns the offset of the only record that can have a key. Returns `None` if the pilot or the place of the key
+    /// is not in memory, or damaged. If `reads` is set, waits until they are in memory.
     fn record_of<K: LookupKey>(&self, key: K, reads: bool) -> Option<RecordOffset> {
         let gate = InMemory { store: self, epoch: self.epoch(), reads };
         self.index().offset_if(
@@ -252,8 +252,8 @@ impl Store {
         place.is_some_and(|(fence, distance)| self.is_record_ready(self.offset_bytes_in_fence(fence, distance)))
     }
 
-    /// Returns the bytes of the records section that a page of rows reads. `rows` are the rows of the range. Returns `None`
-    /// if `gate` does not admit the page to a fence that it needs.
+    /// Returns the bytes of the records section that a page of rows reads. `rows` are the rows of the range. Returns
+    /// `None` if `gate` does not admit the page to a fence that it needs.
     fn records_of_page(
         &self,
         rows: Range<usize>,
@@ -275,8 +275,8 @@ impl Store {
         if !fences.all(|fence| gate.admits_fence(fence)) {
             return None;
         }
-        // The search for the end of a full page reads the rows of the fence at this end. A row that is longer than a page
-        // is a page of its own.
+        // The search for the end of a full page reads the rows of the fence at this end. A row that is longer than a
+        // page is a page of its own.
         let read_max_bytes = (limits.len_max_bytes + FENCE_ROWS * self.typical_len_bytes) as u64;
         let offset = |row: usize| self.position(row).map(|position| position.offset_bytes);
         let (start, end) = (offset(near.start)?, offset(near.end)?);

@@ -13,7 +13,7 @@ use crate::format::key::KeyKind;
 #[non_exhaustive]
 pub enum StoreError {
     /// The file cannot be opened or mapped.
-    #[error("{}: {error}{}", path.display(), if error.kind() == io::ErrorKind::NotFound { ": bake one with `baker input.csv`" } else { "" })]
+    #[error("{}: {error}{}", path.display(), remedy(error))]
     Io {
         /// The file.
         path: PathBuf,
@@ -46,6 +46,10 @@ pub enum StoreError {
     },
 }
 
+fn remedy(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::NotFound { ": bake one with `baker input.csv`" } else { "" }
+}
+
 impl StoreError {
     /// Returns a function that converts a system error into a [`StoreError::Io`] for the file at `path`.
     pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> StoreError {
@@ -64,7 +68,8 @@ impl StoreError {
 pub enum LookupError {
     /// The key is not of the table's kind.
     #[error(
-        "keys of this table are {held}, but the requested key is of another kind, {asked}: request a key of the table's kind, or bake a table with keys of the requested kind"
+        "keys of this table are {held}, but the requested key is of another kind, {asked}: request a key of the table's \
+         kind, or bake a table with keys of the requested kind"
     )]
     KeyKind {
         /// The kind of the table's keys.
@@ -75,7 +80,8 @@ pub enum LookupError {
     /// The result depends on damaged bytes: a block does not match its checksum, or the file was changed in place since
     /// it was opened.
     #[error(
-        "the result depends on damaged bytes of the file: check the file with `zkv verify`, and replace it only by rename"
+        "the result depends on damaged bytes of the file: check the file with `zkv verify`, and replace it only by \
+         rename"
     )]
     Damaged,
 }

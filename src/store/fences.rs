@@ -82,9 +82,9 @@ impl<'a> Fences<'a> {
         (lanes[0].at != NOT_ADMITTED).then_some(lanes[0].at as usize)
     }
 
-    /// Searches all levels of the tree except the lowest. Sets `at` of each lane to the node of the lowest level in which
-    /// the search for the lane's bound continues, and prefetches this node. If `gate` does not admit the search to a node,
-    /// sets `at` to [`NOT_ADMITTED`].
+    /// Searches all levels of the tree except the lowest. Sets `at` of each lane to the node of the lowest level in
+    /// which the search for the lane's bound continues, and prefetches this node. If `gate` does not admit the search
+    /// to a node, sets `at` to [`NOT_ADMITTED`].
     ///
     /// The steps of one search depend on each other. The searches therefore proceed level by level, so that the
     /// processor can work on several of them at the same time.
@@ -97,9 +97,9 @@ impl<'a> Fences<'a> {
         lanes.iter().for_each(|lane| prefetch_lines(self.nodes, lane.at as usize));
     }
 
-    /// Searches the lowest level of the tree. Sets `at` of each lane to the last fence whose head is less than the lane's
-    /// bound, or to the first fence if no head is, and prefetches this fence. If `gate` does not admit the search to a
-    /// node, sets `at` to [`NOT_ADMITTED`].
+    /// Searches the lowest level of the tree. Sets `at` of each lane to the last fence whose head is less than the
+    /// lane's bound, or to the first fence if no head is, and prefetches this fence. If `gate` does not admit the
+    /// search to a node, sets `at` to [`NOT_ADMITTED`].
     #[inline(always)]
     pub(super) fn search_lowest_level(&self, lanes: &mut [Lane], gate: impl Gate) {
         for lane in lanes {
@@ -108,8 +108,8 @@ impl<'a> Fences<'a> {
         }
     }
 
-    /// Searches the node `at` of the level that begins at the node `start`. Sets `at` to a node of the level below, or to
-    /// a fence.
+    /// Searches the node `at` of the level that begins at the node `start`. Sets `at` to a node of the level below, or
+    /// to a fence.
     #[inline(always)]
     fn search_level<G: Gate>(&self, start: usize, lane: &mut Lane, gate: G) {
         let node = lane.at as usize;
@@ -143,8 +143,8 @@ pub(super) const WINDOW_GROUPS: usize = 4;
 pub(super) struct Lane {
     /// The key's head.
     pub(super) head: u64,
-    /// The heads of the fences before the searched position are less than this bound. 0 if the stages do not search. After
-    /// the third stage, this number may have another meaning.
+    /// The heads of the fences before the searched position are less than this bound. 0 if the stages do not search.
+    /// After the third stage, this number may have another meaning.
     pub(super) bound: u64,
     /// After the first stage, a node of the lowest level of the tree. After the second stage, a fence. After the third
     /// stage, the result of the stages.

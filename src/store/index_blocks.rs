@@ -112,8 +112,8 @@ impl Store {
         Ok(())
     }
 
-    /// Verifies the blocks of the records if the whole file is in memory, so that lookups neither verify blocks nor wait
-    /// until the kernel has mapped pages. If a block is damaged, lookups that need it fail.
+    /// Verifies the blocks of the records if the whole file is in memory, so that lookups neither verify blocks nor
+    /// wait until the kernel has mapped pages. If a block is damaged, lookups that need it fail.
     #[cfg(feature = "server")]
     pub(crate) fn verify_records_in_memory(&self, pace: &Pace) {
         // The kernel reports every page as resident to a process that may not write to the file. Such a process must

@@ -26,10 +26,10 @@ type RowOf<'t, T> = (<T as Lookup>::Key<'t>, <T as Lookup>::Value<'t>);
 ///
 /// A `Store` lends keys and values. The other tables return copies, because another process may change their file.
 ///
-/// A lookup fails with [`LookupError::KeyKind`] if its key is a number but the table's keys are bytes, or vice versa, and
-/// with [`LookupError::Damaged`] if it would read a damaged block, or if the file was changed. A call for many keys or
-/// ranges uses one generation of the table, and is several times faster than a call for each, because memory accesses
-/// overlap.
+/// A lookup fails with [`LookupError::KeyKind`] if its key is a number but the table's keys are bytes, or vice versa,
+/// and with [`LookupError::Damaged`] if it would read a damaged block, or if the file was changed. A call for many keys
+/// or ranges uses one generation of the table, and is several times faster than a call for each, because memory
+/// accesses overlap.
 ///
 /// # Example
 /// ```
@@ -103,8 +103,9 @@ pub trait Lookup {
     /// The values of many keys, in the order of the keys.
     fn get_many<'k, K: Into<Key<'k>> + Copy>(&self, keys: &[K]) -> Result<Vec<Option<Self::Value<'_>>>, LookupError>;
 
-    /// Passes the values of many keys to `visit`, in the order of the keys, each with the position of its key. If a key is
-    /// of the wrong kind, `visit` is never called. After another error, the values that were already passed are right.
+    /// Passes the values of many keys to `visit`, in the order of the keys, each with the position of its key. If a key
+    /// is of the wrong kind, `visit` is never called. After another error, the values that were already passed are
+    /// right.
     fn get_many_with<'k, K: Into<Key<'k>> + Copy>(
         &self,
         keys: &[K],
@@ -254,8 +255,8 @@ pub trait Lookup {
     /// Appends the columns of many rows to `buffers`, which can be used again for the next keys.
     ///
     /// # Errors
-    /// Those of [`Lookup::get_row`], and [`TypedLookupError::SchemaChanged`] if `buffers` was created for another schema.
-    /// After an error, `buffers` is unchanged.
+    /// Those of [`Lookup::get_row`], and [`TypedLookupError::SchemaChanged`] if `buffers` was created for another
+    /// schema. After an error, `buffers` is unchanged.
     fn fill_columns<'k, K: Into<Key<'k>> + Copy>(
         &self,
         keys: &[K],
@@ -264,8 +265,8 @@ pub trait Lookup {
         self.read_values(keys, |store, values| typed::columns(store, buffers, values))
     }
 
-    /// Copies columns of many rows into `matrix`, one row per key, as NumPy stores a matrix in C order. Null cells and the
-    /// rows of missing keys become [`MatrixPlan::fill`]. Returns the number of keys that the table has.
+    /// Copies columns of many rows into `matrix`, one row per key, as NumPy stores a matrix in C order. Null cells and
+    /// the rows of missing keys become [`MatrixPlan::fill`]. Returns the number of keys that the table has.
     ///
     /// # Errors
     /// Those of [`Lookup::fill_columns`]. After an error, the content of `matrix` is arbitrary.
@@ -428,8 +429,8 @@ impl Lookup for Store {
     }
 }
 
-/// Implements [`Lookup`] for a table that returns verified copies: for a type with a method `with_table`, which passes a
-/// `&MappedStore` to a function, and a method `handle`, which returns a pointer to a `MappedStore` for an iterator.
+/// Implements [`Lookup`] for a table that returns verified copies: for a type with a method `with_table`, which passes
+/// a `&MappedStore` to a function, and a method `handle`, which returns a pointer to a `MappedStore` for an iterator.
 macro_rules! impl_lookup_by_copies {
     ($Type:ty, $Handle:ty) => {
         impl Lookup for $Type {

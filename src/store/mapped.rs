@@ -27,8 +27,8 @@ use crate::typed::Schema;
 const BATCH_LEN_BYTES: usize = 64 << 10;
 /// The maximum number of keys in a batch of lookups.
 const BATCH_KEYS: usize = 256;
-/// The maximum number of attempts to look a batch up, if pages are copied or the file's names or permissions change during
-/// each attempt.
+/// The maximum number of attempts to look a batch up, if pages are copied or the file's names or permissions change
+/// during each attempt.
 const ATTEMPTS_MAX: usize = 16;
 
 /// The result of a check after bytes were copied from a mapped file: whether a process may have written to the file
@@ -55,11 +55,12 @@ pub(crate) trait Witness: Send + Sync {
 
 /// A table in a mapped file, which other processes may change. Lookups are safe, and need no copy of the table.
 ///
-/// A `MappedStore` has the lookups of [`Lookup`](super::Lookup), as [`Store`] does, but returns copies of values. Each lookup checks the file
-/// after the copy. If the file was changed in place or truncated since it was opened, this lookup and all later lookups
-/// return [`LookupError::Damaged`], until [`MappedStore::look_again`] succeeds. The check makes a system call (`fstat`)
-/// for each lookup or batch of lookups, so prefer [`Lookup::get_many`](super::Lookup::get_many). While the file is leased, the check only
-/// reads memory: see [`take_leases`](super::take_leases) and [`WatchedFile::lease`].
+/// A `MappedStore` has the lookups of [`Lookup`](super::Lookup), as [`Store`] does, but returns copies of values. Each
+/// lookup checks the file after the copy. If the file was changed in place or truncated since it was opened, this
+/// lookup and all later lookups return [`LookupError::Damaged`], until [`MappedStore::look_again`] succeeds. The check
+/// makes a system call (`fstat`) for each lookup or batch of lookups, so prefer
+/// [`Lookup::get_many`](super::Lookup::get_many). While the file is leased, the check only reads memory: see
+/// [`take_leases`](super::take_leases) and [`WatchedFile::lease`].
 ///
 /// Without a lease, the check compares the file's length, modification time, and change time (ctime). If the file was
 /// modified recently, opening it waits until every further write will change the modification time: up to 50 ms, or up

@@ -89,10 +89,10 @@ pub enum Verify {
     /// Verifies all blocks when the file is opened. Also checks that the keys are in order and that each key is found.
     /// For ten million rows of 100 bytes in the page cache, this takes 0.8 s on one core.
     Full,
-    /// Verifies each block of records and index when a lookup first reads the block. A lookup that reads a damaged block
-    /// returns [`LookupError::Damaged`](super::LookupError::Damaged). Mapping a file of any size therefore takes less
-    /// than a millisecond. The exceptions are [`Store::open_sealed`](super::Store::open_sealed) and a server that copies
-    /// the file: they copy the file and verify every byte of the copy.
+    /// Verifies each block of records and index when a lookup first reads the block. A lookup that reads a damaged
+    /// block returns [`LookupError::Damaged`](super::LookupError::Damaged). Mapping a file of any size therefore takes
+    /// less than a millisecond. The exceptions are [`Store::open_sealed`](super::Store::open_sealed) and a server that
+    /// copies the file: they copy the file and verify every byte of the copy.
     #[default]
     Touch,
 }

@@ -169,8 +169,8 @@ impl Store {
         value(self.find(key)?)
     }
 
-    /// Looks up many keys, in stages whose memory accesses overlap. Calls `visit` with each key's position in `keys` and its
-    /// value, in order. If any key is not of the table's kind, `visit` is never called.
+    /// Looks up many keys, in stages whose memory accesses overlap. Calls `visit` with each key's position in `keys`
+    /// and its value, in order. If any key is not of the table's kind, `visit` is never called.
     pub(crate) fn each_value<'s, 'k, K>(
         &'s self,
         keys: &[K],

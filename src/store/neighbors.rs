@@ -1,7 +1,7 @@
 //! Looks up the rows next to keys in key order, floors and ceilings, and numbers of rows before keys.
 //!
-//! In: keys, each with a side. Out: the record of the nearest row on this side. Many keys are looked up in stages, as in
-//! [`super::search`]: the tree above the fences, the fence, and the record of each key are fetched from memory while
+//! In: keys, each with a side. Out: the record of the nearest row on this side. Many keys are looked up in stages, as
+//! in [`super::search`]: the tree above the fences, the fence, and the record of each key are fetched from memory while
 //! other keys are processed.
 //!
 //! Reasons and evidence: `docs/decisions/fence-tree.md`.
@@ -109,11 +109,11 @@ impl Store {
         Ok(Some((record, position.offset_bytes)))
     }
 
-    /// Looks up the floors or ceilings of `count` keys, which must be of the table's kind. Calls `found` with each key's
-    /// position and result, in order, until `found` returns `Break`.
+    /// Looks up the floors or ceilings of `count` keys, which must be of the table's kind. Calls `found` with each
+    /// key's position and result, in order, until `found` returns `Break`.
     ///
-    /// Each group of keys goes through four stages: search the upper levels of the tree, search its lowest level, search
-    /// the fence, and call `found`. Each stage prefetches what the next one reads.
+    /// Each group of keys goes through four stages: search the upper levels of the tree, search its lowest level,
+    /// search the fence, and call `found`. Each stage prefetches what the next one reads.
     #[inline(always)]
     pub(crate) fn neighbor_each<'s, 'k, K: LookupKey + Into<Key<'k>>>(
         &'s self,
@@ -153,8 +153,8 @@ impl Store {
         self.run_neighbor_stages(AllVerified, step, count, key_at, window);
     }
 
-    /// Does what [`Store::advance_neighbors`] does, and verifies each block of the fences and of their tree before it is
-    /// read.
+    /// Does what [`Store::advance_neighbors`] does, and verifies each block of the fences and of their tree before it
+    /// is read.
     #[cold]
     #[inline(never)]
     fn verify_and_advance_neighbors<'k, K: LookupKey + Into<Key<'k>>>(
@@ -168,8 +168,8 @@ impl Store {
         self.run_neighbor_stages(VerifyFirst { store: self, epoch }, step, count, key_at, window);
     }
 
-    /// Implements [`Store::advance_neighbors`]. If `gate` does not admit the search to a block, the fourth stage repeats
-    /// the lookup, which then fails.
+    /// Implements [`Store::advance_neighbors`]. If `gate` does not admit the search to a block, the fourth stage
+    /// repeats the lookup, which then fails.
     #[inline(always)]
     fn run_neighbor_stages<'k, K: LookupKey + Into<Key<'k>>>(
         &self,
@@ -291,8 +291,9 @@ pub enum Side {
 }
 
 impl Store {
-    /// Returns the position of the row with the smallest key greater than or equal to `key` ([`Side::Before`]), or of the
-    /// row with the largest key less than or equal to `key` ([`Side::After`]). Returns `None` if there is no such row.
+    /// Returns the position of the row with the smallest key greater than or equal to `key` ([`Side::Before`]), or of
+    /// the row with the largest key less than or equal to `key` ([`Side::After`]). Returns `None` if there is no such
+    /// row.
     pub(super) fn position_of_neighbor(&self, key: Key<'_>, side: Side) -> Result<Option<Position>, LookupError> {
         if self.epoch().is_distrust() {
             return Err(LookupError::Damaged);

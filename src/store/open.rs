@@ -22,12 +22,11 @@ use crate::progress::WithProgress;
 
 impl Store {
     /// Opens a baked file in memory that nobody can change. Each block is verified when a lookup first reads it: a
-    /// lookup never returns a wrong value, and returns [`LookupError::Damaged`](super::LookupError::Damaged) if it needs
-    /// a damaged block. To verify the whole file now, use [`Store::open_with`] and
-    /// [`Verify::Full`].
+    /// lookup never returns a wrong value, and returns [`LookupError::Damaged`](super::LookupError::Damaged) if it
+    /// needs a damaged block. To verify the whole file now, use [`Store::open_with`] and [`Verify::Full`].
     ///
     /// The memory is a copy of the file, unless the file is a sealed memory file. A sealed memory file cannot change,
-    /// so it is mapped. To use a large table without a copy, see [`MappedStore`](super::MappedStore).
+    /// so it is mapped. To use a large table without a copy, see [`MappedStore`].
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be opened, [`StoreError::Memory`] if there is not enough memory for a
@@ -46,9 +45,10 @@ impl Store {
     /// file.
     ///
     /// # Errors
-    /// The errors of [`Store::open`], [`StoreError::Format`] if a verified block is damaged, [`StoreError::Memory`] if the system rejects a request in the options, such as to
-    /// lock memory, and [`StoreError::Canceled`] if `options.pace` cancels the work. A copy that is not entirely in
-    /// huge pages is not an error: see [`Step::lacks_huge_pages`].
+    /// The errors of [`Store::open`], [`StoreError::Format`] if a verified block is damaged, [`StoreError::Memory`] if
+    /// the system rejects a request in the options, such as to lock memory, and [`StoreError::Canceled`] if
+    /// `options.pace` cancels the work. A copy that is not entirely in huge pages is not an error: see
+    /// [`Step::lacks_huge_pages`].
     pub fn open_with<'a>(
         path: impl AsRef<Path>,
         options: impl Into<WithProgress<'a, OpenOptions, Step>>,
@@ -79,12 +79,12 @@ impl Store {
     /// As long as the `Store` lives, no process, including this one, may write to the file or truncate it. The system
     /// does not enforce this rule. A write changes bytes while they are borrowed, which is undefined behavior. After a
     /// truncation, reading one of the removed pages ends the process with `SIGBUS` unless
-    /// [`survive_bus_errors`](super::survive_bus_errors) was called. Deleting the file, or renaming another file over
+    /// [`survive_bus_errors`] was called. Deleting the file, or renaming another file over
     /// it, is allowed: `baker` replaces a table by rename.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if the file's header is damaged
-    /// or it is not a baked file of this version.
+    /// [`StoreError::Io`] if the file cannot be opened or mapped, [`StoreError::Format`] if the file's header is
+    /// damaged or it is not a baked file of this version.
     ///
     /// # Example
     /// ```
@@ -314,7 +314,8 @@ impl Unchecked {
     }
 
     /// Verifies a file whose header is already verified. [`Verify::Full`] verifies everything. [`Verify::Touch`]
-    /// verifies the root of the block sums, the schema, the first and the last record, and, if `every_block` is set, every block.
+    /// verifies the root of the block sums, the schema, the first and the last record, and, if `every_block` is set,
+    /// every block.
     pub(super) fn check_as(self, verify: Verify, every_block: bool, pace: &Pace) -> Result<Store, StoreError> {
         let plan = check::Plan { pace: pace.clone(), ..check::Plan::default() };
         self.check_with(pace, |store| {

@@ -71,8 +71,8 @@ pub(super) struct Copier<'m> {
     file: &'m File,
 }
 
-/// Keeps the copies of a mapping as they are. Meanwhile, a lookup on this thread that needs another copy is interrupted,
-/// as if it had reached its limit on verification work.
+/// Keeps the copies of a mapping as they are. Meanwhile, a lookup on this thread that needs another copy is
+/// interrupted, as if it had reached its limit on verification work.
 pub(crate) struct FixedCopies<'m>(
     #[expect(dead_code, reason = "unlocks the copies when it is dropped")] LockedCopies<'m>,
 );
@@ -172,8 +172,9 @@ impl LockedCopies<'_> {
         read_at(file, &mut copy, pages.start)?;
         let copy = copy.make_read_only()?;
         let address = self.memory.as_ptr().addr() + pages.start;
-        // SAFETY: A length of 0 maps the pages of a shared mapping a second time, at an address that the kernel chooses.
-        // Nothing else changes. For other mappings, such as the zeros in place of a missing page, the call fails.
+        // SAFETY: A length of 0 maps the pages of a shared mapping a second time, at an address that the kernel
+        // chooses. Nothing else changes. For other mappings, such as the zeros in place of a missing page, the call
+        // fails.
         let original = unsafe { remapped(address, 0, pages.len(), None)? };
         let original = Original { address: original, len_bytes: pages.len() };
         // SAFETY: `copy` is moved as a whole, and is forgotten below. The pages that it replaces are whole pages of
@@ -193,8 +194,8 @@ impl LockedCopies<'_> {
         self.copies.epoch = None;
         for (start, original) in std::mem::take(&mut self.copies.originals) {
             let len_bytes = original.len_bytes;
-            // SAFETY: The second mapping of the replaced pages is moved back as a whole, and is forgotten below. The proof
-            // in `replace` applies to the pages that it replaces.
+            // SAFETY: The second mapping of the replaced pages is moved back as a whole, and is forgotten below. The
+            // proof in `replace` applies to the pages that it replaces.
             match unsafe { remapped(original.address, len_bytes, len_bytes, Some(base + start)) } {
                 Ok(_) => {
                     std::mem::forget(original);

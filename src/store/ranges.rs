@@ -1,8 +1,9 @@
 //! Looks up both ends of ranges of keys.
 //!
-//! In: ranges. Out: the numbers of their rows. Many ranges are looked up in stages, as in [`super::neighbors`]: the tree
-//! above the fences, the fence, and the record at each end are fetched from memory while other ends are processed. Most
-//! ends need no record: the codes of a fence determine the row, unless several keys can have the code of the range's key.
+//! In: ranges. Out: the numbers of their rows. Many ranges are looked up in stages, as in [`super::neighbors`]: the
+//! tree above the fences, the fence, and the record at each end are fetched from memory while other ends are processed.
+//! Most ends need no record: the codes of a fence determine the row, unless several keys can have the code of the
+//! range's key.
 //!
 //! Reasons and evidence: `docs/decisions/ranges.md`.
 
@@ -203,7 +204,8 @@ impl Store {
     }
 
     /// Looks up `count` ranges of keys, which must be of the table's kind. Calls `found` with each range's position and
-    /// the numbers of its rows, in order, until `found` returns `Break`. A range that ends before it begins has no rows.
+    /// the numbers of its rows, in order, until `found` returns `Break`. A range that ends before it begins has no
+    /// rows.
     pub(crate) fn row_numbers_each<'k>(
         &self,
         count: usize,
@@ -227,8 +229,8 @@ impl Store {
 
     /// Implements [`Store::row_numbers_each`].
     ///
-    /// Each group of ends goes through four stages: search the upper levels of the tree, search its lowest level, search
-    /// the fence, and compare the keys of records if necessary. Each stage prefetches what the next one reads.
+    /// Each group of ends goes through four stages: search the upper levels of the tree, search its lowest level,
+    /// search the fence, and compare the keys of records if necessary. Each stage prefetches what the next one reads.
     #[inline(always)]
     fn range_each<'k, K: LookupKey + Into<Key<'k>>>(
         &self,
@@ -277,7 +279,8 @@ impl Store {
         self.run_end_stages(AllVerified, step, end_count, lookup, window);
     }
 
-    /// Does what [`Store::advance_ends`] does, and verifies each block of the fences and of their tree before it is read.
+    /// Does what [`Store::advance_ends`] does, and verifies each block of the fences and of their tree before it is
+    /// read.
     #[cold]
     #[inline(never)]
     fn verify_and_advance_ends<'k, K: LookupKey + Into<Key<'k>>>(
@@ -345,9 +348,9 @@ impl Store {
         }
     }
 
-    /// Searches the fence of a lane. Sets `at` to the number of rows before the end, or to [`UNDETERMINED`], for example if
-    /// `gate` does not admit the search to a block. If the keys
-    /// of records must be compared, sets `at` to the first of these rows, and `bound` to their number.
+    /// Searches the fence of a lane. Sets `at` to the number of rows before the end, or to [`UNDETERMINED`], for
+    /// example if `gate` does not admit the search to a block. If the keys of records must be compared, sets `at` to
+    /// the first of these rows, and `bound` to their number.
     #[inline(always)]
     pub(super) fn search_fence<K: LookupKey, G: Gate>(
         &self,

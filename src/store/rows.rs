@@ -324,8 +324,8 @@ impl Store {
         if known_row == row { Some(known) } else { self.walk(known, row) }
     }
 
-    /// Returns the record of a row. Uses only the place of the fence, and reads the records from there up to the row, so
-    /// that a wrong distance in the fence has no effect.
+    /// Returns the record of a row. Uses only the place of the fence, and reads the records from there up to the row,
+    /// so that a wrong distance in the fence has no effect.
     pub(super) fn record_after_walk(&self, row: usize) -> Option<Record<'_>> {
         let fence = self.fence(row / FENCE_ROWS)?;
         let offset_bytes = u64::from(fence.place.get()) * self.record_align_bytes() as u64;
@@ -344,8 +344,8 @@ impl Store {
     }
 
     /// Returns the last position at or before an offset of the records section, and the first position at or after the
-    /// offset. The offset must be inside the records of `near`, or at their end. Returns `None` if the file is damaged near
-    /// the offset.
+    /// offset. The offset must be inside the records of `near`, or at their end. Returns `None` if the file is damaged
+    /// near the offset.
     #[cfg(feature = "server")]
     fn positions_at(&self, offset_bytes: u64, near: Range<usize>) -> Option<(Position, Position)> {
         let align_bytes = self.record_align_bytes() as u64;

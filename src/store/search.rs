@@ -205,8 +205,9 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Returns the offset of the only record that can have a key. Returns `None` if the block of the key's pilot or place
-    /// must not be read: `admits_pilot` and `admits_slot` determine this. An offset may be outside the records section.
+    /// Returns the offset of the only record that can have a key. Returns `None` if the block of the key's pilot or
+    /// place must not be read: `admits_pilot` and `admits_slot` determine this. An offset may be outside the records
+    /// section.
     #[cfg(feature = "server")]
     pub(super) fn offset_if<K: LookupKey>(
         &self,
@@ -222,8 +223,8 @@ impl<'a> Index<'a> {
         (slot == NO_SLOT || admits_slot(slot)).then(|| self.offset_bytes(slot))
     }
 
-    /// Calls `begin_pilot` with the pilot of each of `count` keys, and then `begin_slot` with the slot of each key, before
-    /// the blocks of the slots are read.
+    /// Calls `begin_pilot` with the pilot of each of `count` keys, and then `begin_slot` with the slot of each key,
+    /// before the blocks of the slots are read.
     #[cfg(feature = "server")]
     pub(super) fn visit_positions<K: LookupKey>(
         &self,

@@ -54,9 +54,9 @@ impl Store {
     /// root of the block sums and trusts the file again, so lookups verify each block again on first access.
     ///
     /// In the first 50 ms after such a change, a further write may leave the change time as it is. During this time,
-    /// lookups copy the pages of each block before they verify the block, and read only the copies. Such a lookup must be
-    /// repeated if it copied a page, because it may have read the page before: [`Store::is_unchanged_since`] then returns
-    /// `false`.
+    /// lookups copy the pages of each block before they verify the block, and read only the copies. Such a lookup must
+    /// be repeated if it copied a page, because it may have read the page before: [`Store::is_unchanged_since`] then
+    /// returns `false`.
     #[inline(always)]
     pub fn begin_batch(&self) -> Epoch {
         let epoch = self.epoch();
@@ -161,8 +161,8 @@ impl Store {
     /// with [`LookupError::Damaged`](super::LookupError) until [`Store::look_again`] succeeds, or, if only the file's
     /// names or permissions have changed, until the next call of [`Store::begin_batch`].
     ///
-    /// In the first moments after the file was created or renamed, lookups copy the pages that they need, and the result is
-    /// `false`, too. Repeat the lookups then.
+    /// In the first moments after the file was created or renamed, lookups copy the pages that they need, and the
+    /// result is `false`, too. Repeat the lookups then.
     ///
     /// Bytes borrowed from a mapping can change at any time: copy them before this call.
     ///
@@ -225,9 +225,9 @@ impl Store {
         !(if is_unchanged { self.epoch() } else { self.begin_batch() }).is_distrust()
     }
 
-    /// Rechecks a file that has changed or whose lease was lost: verifies the root of the block sums, which leads to the
-    /// checksum of every block. If the root is intact, trusts the file again. Lookups then verify each block again on
-    /// first access. If this process called [`take_leases`](super::take_leases), this function first tries to take a
+    /// Rechecks a file that has changed or whose lease was lost: verifies the root of the block sums, which leads to
+    /// the checksum of every block. If the root is intact, trusts the file again. Lookups then verify each block again
+    /// on first access. If this process called [`take_leases`](super::take_leases), this function first tries to take a
     /// lease on the file.
     ///
     /// Only one thread may call this function at a time. Without a lease, the result is [`Mistrust::Changing`] until 50
@@ -260,8 +260,8 @@ impl Store {
         if !pace.goes_on() {
             return Err(Mistrust::Canceled);
         }
-        // Without a lease, only the stamp reveals a write during the check. If the change time has changed, the next batch
-        // rechecks the file.
+        // Without a lease, only the stamp reveals a write during the check. If the change time has changed, the next
+        // batch rechecks the file.
         if !file.is_lease_held_or_unused() || !file.stamp()?.has_content_of(&stamp) {
             return Err(Mistrust::Changing);
         }
@@ -403,8 +403,8 @@ mod tests {
                 let key = (round * 7 + lookup % 2) % ROWS;
                 assert_eq!(table.get(key), Ok(Some(value(key))), "round {round}, key {key}");
             }
-            // One change ends at most the epoch before it, begins a copying epoch, ends it 50 ms later, and begins another
-            // epoch. Each copied block counts once.
+            // One change ends at most the epoch before it, begins a copying epoch, ends it 50 ms later, and begins
+            // another epoch. Each copied block counts once.
             let work = table.unverified().epoch().counted_since(before);
             assert!(work <= 4 + BLOCKS_MAX, "round {round}: {LOOKUPS} lookups did {work} rechecks and copies");
         }

@@ -1,7 +1,7 @@
 //! Looks up rows and columns of typed tables.
 //!
-//! In: keys, and the columns to read. Out: rows, column buffers, or matrices. The keys of a batch go through the stages of
-//! [`Store::each_value`]; then the requested cells of each row are copied.
+//! In: keys, and the columns to read. Out: rows, column buffers, or matrices. The keys of a batch go through the stages
+//! of [`Store::each_value`]; then the requested cells of each row are copied.
 
 use std::fmt;
 
@@ -39,12 +39,12 @@ pub enum TypedLookupError {
 }
 
 impl Store {
-    /// Returns lookups of rows as structs. Compares the fields of the struct with the table's schema once, before any row
-    /// is read.
+    /// Returns lookups of rows as structs. Compares the fields of the struct with the table's schema once, before any
+    /// row is read.
     ///
     /// # Errors
-    /// [`TypedLookupError::NotTyped`], and [`ColumnError`] if a column does not exist, is of another type, or can be null
-    /// where the field cannot.
+    /// [`TypedLookupError::NotTyped`], and [`ColumnError`] if a column does not exist, is of another type, or can be
+    /// null where the field cannot.
     ///
     /// # Example
     /// ```no_run
