@@ -356,31 +356,31 @@ mod tests {
     fn a_screen_of_80_by_24_shows_everything() {
         let (view, now) = view();
         let expected = "\
-    /run/kv.sock  kv_store 0.1.0  pid 4711  workers 2  up 2h 3m 3s  (q quits)
-    serving
-    ┌ 1,234,068 requests/s, peak 1,234,068 in 136 s ───────────────────────────────┐
-    │1,234,068                                                                    █│
-    │                                                                             █│
-    │        0                                                                    █│
-    └──────────136 s ago ────────────────────────────────────────────────────── now┘
-    ┌ requests/s by op ───────┐┌ responses ─────────────┐┌ connections, batches ───┐
-    │get             1,234,067││hits/s         1,000,000││open                  101│
-    │info                    1││misses/s         250,000││accepted/s              1│
-    │                         ││hit ratio         80.0 %││disconnected, idle      1│
-    │                         ││errors/s               2││disconnected, other   126│
-    │                         ││read/s          16.00 MB││rejected                3│
-    │                         ││written/s       32.00 MB││panics                  0│
-    │                         ││service p50       1.0 µs││batch p50             255│
-    │                         ││service p99      98.3 µs││batch p99             255│
-    │                         ││service p99.9     2.1 ms││batch max             255│
-    └─────────────────────────┘└────────────────────────┘└─────────────────────────┘
-    /srv/storage.db: 1.78 MB, 34,924 rows, keys u64
-    generation 3, digest bca90a0883f5f3781f46240713f3ee61
-    2 swaps, 1 rollbacks, 5 files rejected, 6 faults; memory map, verify touch
-    last reload: refused: damaged
-    resident  50.0 % ███████████████████████████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░
-    verified 100.0 % ███████████████████████████████████████████████████████████████
-    ";
+/run/kv.sock  kv_store 0.1.0  pid 4711  workers 2  up 2h 3m 3s  (q quits)
+serving
+┌ 1,234,068 requests/s, peak 1,234,068 in 136 s ───────────────────────────────┐
+│1,234,068                                                                    █│
+│                                                                             █│
+│        0                                                                    █│
+└──────────136 s ago ────────────────────────────────────────────────────── now┘
+┌ requests/s by op ───────┐┌ responses ─────────────┐┌ connections, batches ───┐
+│get             1,234,067││hits/s         1,000,000││open                  101│
+│info                    1││misses/s         250,000││accepted/s              1│
+│                         ││hit ratio         80.0 %││disconnected, idle      1│
+│                         ││errors/s               2││disconnected, other   126│
+│                         ││read/s          16.00 MB││rejected                3│
+│                         ││written/s       32.00 MB││panics                  0│
+│                         ││service p50       1.0 µs││batch p50             255│
+│                         ││service p99      98.3 µs││batch p99             255│
+│                         ││service p99.9     2.1 ms││batch max             255│
+└─────────────────────────┘└────────────────────────┘└─────────────────────────┘
+/srv/storage.db: 1.78 MB, 34,924 rows, keys u64
+generation 3, digest bca90a0883f5f3781f46240713f3ee61
+2 swaps, 1 rollbacks, 5 files rejected, 6 faults; memory map, verify touch
+last reload: refused: damaged
+resident  50.0 % ███████████████████████████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░
+verified 100.0 % ███████████████████████████████████████████████████████████████
+";
         let screen = screen(&view, now, 80, 24);
         assert_eq!(screen, expected, "\n{screen}");
     }
@@ -407,15 +407,15 @@ mod tests {
     fn a_screen_of_40_by_8_shows_the_most_important_figures_and_a_chart_with_scales() {
         let (view, now) = view();
         let expected = "\
-    /run/kv.sock  (q quits)
-    serving
-    1,234,068 requests/s  hit ratio 80.0 %
-    service p99 98.3 µs  generation 3
-    errors/s 2  connections 101
-    1,234,068                              █
-            0                              █
-              60 s ago                   now
-    ";
+/run/kv.sock  (q quits)
+serving
+1,234,068 requests/s  hit ratio 80.0 %
+service p99 98.3 µs  generation 3
+errors/s 2  connections 101
+1,234,068                              █
+        0                              █
+          60 s ago                   now
+";
         let screen = screen(&view, now, 40, 8);
         assert_eq!(screen, expected, "\n{screen}");
     }
