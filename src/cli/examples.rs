@@ -11,7 +11,6 @@ pub type Example = (&'static str, &'static str);
 /// program itself has no words.
 pub type CommandExamples = (&'static str, &'static [Example]);
 
-/// The first line of the examples in a help text.
 pub(super) const HEADING: &str = "Examples:";
 
 /// Adds examples to the long help of a program and its commands.

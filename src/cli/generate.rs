@@ -12,7 +12,6 @@ use clap::{Arg, Command, value_parser};
 #[cfg(feature = "full")]
 use files::generate;
 
-/// Name of the option, without dashes.
 const GENERATE: &str = "generate";
 
 /// Adds the option to the definition of a program's command line, so that the help shows it. [`run_if_requested`] reads
@@ -114,7 +113,6 @@ mod files {
         }
     }
 
-    /// Opens a folder in the folder of generated files, or creates it.
     fn subfolder(folder: &Folder, name: &str) -> io::Result<Folder> {
         folder.create_subfolder(name).map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}: remove it", folder.path().join(name).display()))
@@ -134,7 +132,6 @@ mod files {
         }
     }
 
-    /// Writes the man page of a command and of each of its subcommands.
     fn generate_man_pages(command: Command, folder: &Folder) -> io::Result<()> {
         for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
             generate_man_pages(subcommand.clone(), folder)?;

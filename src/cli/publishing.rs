@@ -121,7 +121,6 @@ pub struct TransferDisplay {
     running: Mutex<Running>,
 }
 
-/// The stage that is shown.
 struct Running {
     file: String,
     stage: Option<Stage>,

@@ -103,7 +103,6 @@ impl Address {
         self.tcp()?.user.as_deref()
     }
 
-    /// Returns the TCP port. `None` for a Unix socket.
     pub(super) fn tcp(&self) -> Option<&TcpAddress> {
         match self {
             Address::Unix(_) => None,
@@ -196,7 +195,6 @@ fn percent_encoded(text: &str) -> Cow<'_, str> {
 }
 
 impl From<&Path> for Address {
-    /// Returns the address of a Unix socket.
     fn from(path: &Path) -> Address {
         Address::Unix(path.to_path_buf())
     }

@@ -50,7 +50,6 @@ pub(super) trait VisitResponse: FnMut(usize, Response<'_>) -> Result<(), Request
 impl<E: Fn(usize, &mut Vec<u8>)> EncodeRequest for E {}
 impl<V: FnMut(usize, Response<'_>) -> Result<(), RequestError>> VisitResponse for V {}
 
-/// Creates a batch of one request.
 pub(super) fn single<R: TypedRequest>(
     request: &R,
     mut visit: impl FnMut(Response<'_>) -> Result<(), RequestError>,
@@ -117,13 +116,11 @@ pub(super) fn between<R: TypedRequest>(
     Batch { guards: Some(guards), ..Batch::new(op, start + len + 1, encode, visit) }
 }
 
-/// Checks the lengths of all keys.
 pub(super) fn check_keys<'k>(keys: &[impl Into<Key<'k>> + Copy]) -> Result<(), ClientError> {
     keys.iter().try_for_each(|key| check_len((*key).into(), 1))
 }
 
 impl Guards {
-    /// Returns the operation of a guard at a position in the batch.
     fn op_at(&self, position: usize) -> Op {
         self.before.get(position).copied().unwrap_or(self.after)
     }
@@ -134,7 +131,6 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         Batch { op, guards: None, len, encode, visit, sent: 0, received: 0, error: None }
     }
 
-    /// Returns the operation of the request at a position.
     fn op_at(&self, position: usize) -> Op {
         let is_guard = |guards: &Guards| position < guards.before.len() || position + 1 == self.len;
         self.guards.filter(is_guard).map_or(self.op, |guards| guards.op_at(position))
@@ -154,7 +150,6 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         self.sent = self.received;
     }
 
-    /// Returns whether the responses to all sent requests have been received.
     pub(super) fn is_all_received(&self) -> bool {
         self.received == self.sent
     }
@@ -175,7 +170,6 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         }
     }
 
-    /// Passes each complete response in the reader to the visitor.
     pub(super) fn visit_responses(&mut self, reader: &mut ResponseReader) -> Result<(), Violation> {
         while self.received < self.sent {
             let Some(response) = reader.next(self.op_at(self.received))? else { break };

@@ -187,7 +187,6 @@ impl BlockingConnection {
         }
     }
 
-    /// Waits until the socket is readable or writable.
     fn wait_until_ready(&self, left: Option<Duration>) -> Result<(), TransferError> {
         // A time-out beyond the kernel's range counts as unlimited.
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());

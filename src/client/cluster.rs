@@ -401,7 +401,6 @@ impl ClusterClient {
         self.connections.retain(|address, _| kept.contains(address));
     }
 
-    /// Reads the topology of a node.
     fn routes_at(&mut self, address: &Address, deadline: Deadline) -> Result<Routes, ClientError> {
         let mut client = match self.connections.remove(address) {
             Some(client) => client,
@@ -455,7 +454,6 @@ struct Task<X> {
     has_others: bool,
 }
 
-/// The result of a call to one node.
 struct Answered<X, T> {
     address: Address,
     items: Vec<(u16, X)>,
@@ -592,7 +590,6 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// Returns the routes before a topology is known.
     pub(super) fn unknown() -> Routes {
         let topology = Topology { format: 0, number: 0, nodes: Vec::new() };
         Routes { topology, owners: Box::default(), addresses: Box::default(), readable: Box::default() }
@@ -632,12 +629,10 @@ impl Routes {
         })
     }
 
-    /// Returns the primary of a slot.
     pub(super) fn owner(&self, slot: u16) -> u16 {
         self.owners[usize::from(slot)]
     }
 
-    /// Returns the addresses of all nodes.
     pub(super) fn addresses(&self) -> &[Address] {
         &self.addresses
     }

@@ -29,7 +29,6 @@ pub(super) struct TableFound {
     schema: Option<Schema>,
 }
 
-/// The columns that a call requests.
 pub(super) enum Wanted<'a> {
     /// All columns of the table.
     All,
@@ -149,7 +148,6 @@ impl ReceivedValues {
     }
 }
 
-/// The row of a key.
 #[derive(Clone)]
 enum Place {
     /// The response has not arrived.
@@ -159,7 +157,6 @@ enum Place {
     At(Range<usize>),
 }
 
-/// The rows that one call has received so far.
 pub(super) struct ColumnLookup {
     rows: Option<ProjectedRows>,
     key_count: usize,
@@ -169,7 +166,6 @@ pub(super) struct ColumnLookup {
 }
 
 impl Wanted<'_> {
-    /// Returns the columns of a table with this schema.
     pub(super) fn select(&self, schema: &Schema) -> Result<SelectedColumns, ColumnError> {
         let projection = match self {
             Wanted::All => Projection::of_all(schema),
@@ -193,7 +189,6 @@ impl Wanted<'_> {
 }
 
 impl SelectedColumns {
-    /// Returns the schema of received rows.
     fn schema(&self) -> &Schema {
         self.projection.schema()
     }
@@ -215,7 +210,6 @@ impl ColumnsCache {
         Arc::clone(self.selected.insert(Arc::new(selected)))
     }
 
-    /// Stores the table's schema, and returns it.
     pub(super) fn set_schema(&mut self, schema: Option<Schema>) -> Option<Arc<Schema>> {
         let is_known = self.schema.as_ref().map(|known| known.id()) == schema.as_ref().map(Schema::id);
         if !is_known {
@@ -231,7 +225,6 @@ impl ColumnsCache {
 }
 
 impl ColumnLookup {
-    /// Creates the lookup of this many keys.
     pub(super) fn new(key_count: usize) -> ColumnLookup {
         ColumnLookup { rows: None, key_count, pending: (0..key_count).collect(), changes: 0 }
     }
@@ -253,7 +246,6 @@ impl ColumnLookup {
         (&self.pending, rows)
     }
 
-    /// Returns the rows if all have arrived.
     pub(super) fn take_complete(&mut self) -> Option<ProjectedRows> {
         self.rows.take_if(|rows| !rows.places.iter().any(|place| matches!(place, Place::Pending)))
     }

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -74,91 +74,79 @@ pub struct AsyncPool {
     shared: Arc<SharedPool<AsyncClient>>,
 }
 
-impl Pool {
-    /// Creates a pool for the server at an [`Address`](super::Address), with one connection.
-    ///
-    /// # Errors
-    /// The errors of [`Client::connect`].
-    pub fn connect(address: impl AsRef<OsStr>) -> Result<Pool, ClientError> {
-        Pool::connect_with(address, &PoolOptions::default())
-    }
-
-    /// Creates a pool like [`Pool::connect`], with options.
-    ///
-    /// # Errors
-    /// The errors of [`Client::connect`].
-    pub fn connect_with(address: impl AsRef<OsStr>, options: &PoolOptions) -> Result<Pool, ClientError> {
-        let first = Client::connect_with(address, &options.client)?;
-        Ok(Pool { shared: SharedPool::new(options, first) })
-    }
-
-    /// Returns a client, which goes back to the pool when it is dropped. Waits while all clients are in use.
-    ///
-    /// A new client connects when it sends its first request. A failed attempt to connect is retried like a failed
-    /// call.
-    ///
-    /// # Errors
-    /// [`ClientError::TimedOut`] after [`PoolOptions::wait_timeout`].
-    pub fn get(&self) -> Result<Pooled<Client>, ClientError> {
-        let started = Instant::now();
-        let channel = || {
-            let (sender, receiver) = sync_channel(1);
-            (Waiter::Thread(sender), receiver)
-        };
-        let mut client = match self.shared.lend_or_enqueue(channel) {
-            Lent::Now(client) => client,
-            Lent::Later(_queued, receiver) => {
-                let received = receiver.recv_timeout(self.shared.wait_timeout);
-                received.map_err(|_| self.shared.timed_out(started))?
+/// Implements one pool. `$channel` creates a waiter and the end of its channel, from which `$receive` takes the client.
+/// `$async` and `$await` stand for nothing, or for `async` and `.await`.
+macro_rules! impl_pool {
+    ($Pool:ident, $Client:ident, $channel:expr, $receive:expr, [$($async:tt)?], [$($await:tt)*]) => {
+        impl $Pool {
+            /// Creates a pool for the server at an [`Address`](super::Address), with one connection.
+            ///
+            /// # Errors
+            /// [`ClientError`]. Connecting is not retried.
+            pub $($async)? fn connect(address: impl AsRef<OsStr>) -> Result<Self, ClientError> {
+                Self::connect_with(address, &PoolOptions::default())$($await)*
             }
-        };
-        client.drop_unless_idle();
-        Ok(client)
-    }
+
+            /// Creates a pool like [`Self::connect`], with options.
+            ///
+            /// # Errors
+            /// [`ClientError`].
+            pub $($async)? fn connect_with(
+                address: impl AsRef<OsStr>,
+                options: &PoolOptions,
+            ) -> Result<Self, ClientError> {
+                let first = $Client::connect_with(address, &options.client)$($await)*?;
+                Ok($Pool { shared: SharedPool::new(options, first) })
+            }
+
+            /// Returns a client, which goes back to the pool when it is dropped. Waits while all clients are in use.
+            ///
+            /// A new client connects when it sends its first request. A failed attempt to connect is retried like a
+            /// failed call.
+            ///
+            /// # Errors
+            /// [`ClientError::TimedOut`] after [`PoolOptions::wait_timeout`].
+            pub $($async)? fn get(&self) -> Result<Pooled<$Client>, ClientError> {
+                let started = Instant::now();
+                let mut client = match self.shared.lend_or_enqueue($channel) {
+                    Lent::Now(client) => client,
+                    Lent::Later(_queued, receiver) => {
+                        let received = $receive(receiver, self.shared.wait_timeout)$($await)*;
+                        received.ok_or_else(|| self.shared.timed_out(started))?
+                    }
+                };
+                client.drop_unless_idle();
+                Ok(client)
+            }
+        }
+    };
+}
+
+impl_pool!(Pool, Client, thread_channel, receive, [], []);
+#[cfg(feature = "tokio")]
+impl_pool!(AsyncPool, AsyncClient, task_channel, receive_in_task, [async], [.await]);
+
+fn thread_channel() -> (Waiter<Client>, Receiver<Pooled<Client>>) {
+    let (sender, receiver) = sync_channel(1);
+    (Waiter::Thread(sender), receiver)
+}
+
+fn receive(receiver: Receiver<Pooled<Client>>, timeout: Duration) -> Option<Pooled<Client>> {
+    receiver.recv_timeout(timeout).ok()
 }
 
 #[cfg(feature = "tokio")]
-impl AsyncPool {
-    /// Creates a pool for the server at an [`Address`](super::Address), with one connection.
-    ///
-    /// # Errors
-    /// The errors of [`AsyncClient::connect`].
-    pub async fn connect(address: impl AsRef<OsStr>) -> Result<AsyncPool, ClientError> {
-        AsyncPool::connect_with(address, &PoolOptions::default()).await
-    }
+fn task_channel() -> (Waiter<AsyncClient>, oneshot::Receiver<Pooled<AsyncClient>>) {
+    let (sender, receiver) = oneshot::channel();
+    (Waiter::Task(sender), receiver)
+}
 
-    /// Creates a pool like [`AsyncPool::connect`], with options.
-    ///
-    /// # Errors
-    /// The errors of [`AsyncClient::connect`].
-    pub async fn connect_with(address: impl AsRef<OsStr>, options: &PoolOptions) -> Result<AsyncPool, ClientError> {
-        let first = AsyncClient::connect_with(address, &options.client).await?;
-        Ok(AsyncPool { shared: SharedPool::new(options, first) })
-    }
-
-    /// Returns a client, which goes back to the pool when it is dropped. Waits while all clients are in use.
-    ///
-    /// A new client connects when it sends its first request. A failed attempt to connect is retried like a failed
-    /// call.
-    ///
-    /// # Errors
-    /// [`ClientError::TimedOut`] after [`PoolOptions::wait_timeout`].
-    pub async fn get(&self) -> Result<Pooled<AsyncClient>, ClientError> {
-        let started = Instant::now();
-        let channel = || {
-            let (sender, receiver) = oneshot::channel();
-            (Waiter::Task(sender), receiver)
-        };
-        let mut client = match self.shared.lend_or_enqueue(channel) {
-            Lent::Now(client) => client,
-            Lent::Later(_queued, receiver) => match timeout(self.shared.wait_timeout, receiver).await {
-                Ok(Ok(client)) => client,
-                Ok(Err(_)) | Err(_) => return Err(self.shared.timed_out(started)),
-            },
-        };
-        client.drop_unless_idle();
-        Ok(client)
-    }
+#[cfg(feature = "tokio")]
+async fn receive_in_task(
+    receiver: oneshot::Receiver<Pooled<AsyncClient>>,
+    wait_timeout: Duration,
+) -> Option<Pooled<AsyncClient>> {
+    timeout(wait_timeout, receiver).await.ok()?.ok()
 }
 
 /// A client that a pool can lend: [`Client`] or [`AsyncClient`].

@@ -51,13 +51,11 @@ impl Deadline {
         Deadline { at: ends.into_iter().flatten().min(), ..self }
     }
 
-    /// Returns the remaining time, or `None` if the time-out is unlimited.
     pub(super) fn left(&self) -> Option<Duration> {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 }
 
-/// The remaining attempts of one call.
 #[derive(Debug)]
 pub(super) struct Retry {
     left: u32,

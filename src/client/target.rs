@@ -38,7 +38,6 @@ impl Target {
         Target::at(&Address::parse(address)?, options)
     }
 
-    /// Returns the target with a parsed address.
     pub(super) fn at(address: &Address, options: &Options) -> Result<Arc<Target>, ClientError> {
         match Target::with_address(address, options) {
             Ok(target) => Ok(Arc::new(target)),

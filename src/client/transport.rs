@@ -138,7 +138,6 @@ pub(super) fn decrypt(
     }
 }
 
-/// Returns whether encrypted bytes are unsent.
 pub(super) fn has_unsent_records(tls: &Option<Box<TlsSession>>) -> bool {
     tls.as_ref().is_some_and(|session| session.has_unsent())
 }
@@ -214,7 +213,6 @@ impl Pipeline {
         self.sent_bytes += len_bytes;
     }
 
-    /// Returns the buffer to receive bytes into.
     pub(super) fn spare(&mut self) -> &mut [u8] {
         self.reader.spare()
     }

@@ -96,7 +96,6 @@ impl Args {
 }
 
 impl FileArgs {
-    /// Returns the path of the file to serve.
     pub(crate) fn path(&self) -> &Path {
         self.positional.as_ref().unwrap_or(&self.db)
     }

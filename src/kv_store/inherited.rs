@@ -10,13 +10,10 @@ use zero_kv::server::Inherited;
 
 use super::args::ListenArgs;
 
-/// The maximum number of sockets: one Unix socket and one TCP socket.
 const SOCKETS_MAX: i32 = 2;
-/// The variable that has the number of sockets.
 const COUNT: &str = "LISTEN_FDS";
 /// The variable that has the first descriptor if it is not 3, an extension of systemd's protocol.
 const FIRST: &str = "LISTEN_FDS_FIRST_FD";
-/// The first descriptor beyond standard input, output, and error.
 const FIRST_MIN: i32 = 3;
 
 /// Takes over the sockets that environment variables announce. Must be called before the process starts a thread or

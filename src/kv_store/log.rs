@@ -41,7 +41,6 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Logs why the program ends.
     pub(crate) fn error(&self, error: &dyn Display) {
         self.queue.push(format!("kv_store: {}\n", Printable(error)).as_bytes());
     }
@@ -124,7 +123,6 @@ pub(crate) fn start(format: LogFormat) -> io::Result<Log> {
     Ok(Log { queue })
 }
 
-/// Returns a layer that retains warnings and errors.
 fn retained<S: Subscriber + for<'a> LookupSpan<'a>>(queue: &LogQueue) -> impl Layer<S> {
     let queue = queue.clone();
     let retain = move |line: &str| queue.retain(line);

@@ -81,12 +81,10 @@ mod following {
 
     use super::PublishedArgs;
 
-    /// How long the thread waits after a panic.
     const PANIC_WAIT: Duration = Duration::from_secs(10);
     /// The number of different failures that are remembered, so that they are not logged again.
     const FAILURES_MAX: usize = 8;
 
-    /// A thread that follows a published table.
     pub(crate) struct Following {
         url: String,
         node: String,
@@ -152,13 +150,11 @@ mod following {
             Ok(following)
         }
 
-        /// Waits for the first generation.
         pub(crate) async fn opened(&mut self) -> anyhow::Result<Opened> {
             let ended = |_| anyhow!("{}: the thread that follows the table has ended", self.url);
             Ok((&mut self.opened).await.map_err(ended)??)
         }
 
-        /// Connects the thread and a server.
         pub(crate) fn connect(self, server: &mut Server) {
             // Fails only if the thread has ended.
             let _ = self.server.send(server.control());
@@ -207,7 +203,6 @@ mod following {
         }
     }
 
-    /// The server as a node of a cluster.
     struct Member(Arc<ClusterNode>);
 
     impl ClusterMember for Member {
@@ -228,7 +223,6 @@ mod following {
         }
     }
 
-    /// Serves the generations that the follower has verified.
     struct Serving {
         /// The slots of the node, if it is not part of a cluster.
         slots: SlotSet,
@@ -245,7 +239,6 @@ mod following {
         attempts: Arc<Mutex<Vec<Attempt>>>,
     }
 
-    /// A requested reload.
     struct Attempt {
         number: u64,
         /// The number of polls that had begun when the reload was requested. They may have read the store too early.
@@ -279,7 +272,6 @@ mod following {
             })
         }
 
-        /// Returns the slots of the file that is served next.
         fn file_slots(&self) -> SlotSet {
             self.cluster.as_ref().map_or_else(|| self.slots.clone(), |node| (*node.file_slots()).clone())
         }
@@ -323,7 +315,6 @@ mod following {
         mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows the table until the follower is stopped.
     fn run(mut follower: Follower, serving: Serving) {
         // Otherwise, lookups would wait while a generation is written and verified.
         lower_priority();

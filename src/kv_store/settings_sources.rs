@@ -20,14 +20,11 @@ use zero_kv::printable::{Printable, is_escaped};
 
 use super::args::{Args, command};
 
-/// The prefix of the environment variables.
 const PREFIX: &str = "KV_STORE_";
-/// The maximum length of a configuration file.
 const CONFIG_LEN_MAX_BYTES: usize = 1 << 20;
 /// The options that select sources, and so cannot come from one.
 const NOT_IN_SOURCES: [&str; 5] = ["config", "print-config", "generate", "help", "version"];
 
-/// Where the value of an option comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Origin {
     CommandLine,
@@ -39,7 +36,6 @@ enum Origin {
 /// The options that conflict with the positional argument FILE.
 const FILE_OPTIONS: [&str; 2] = ["db", "from"];
 
-/// An option that a source other than the command line sets.
 struct Given {
     name: String,
     args: Vec<OsString>,

@@ -52,7 +52,6 @@ const EXAMPLES: &[CommandExamples] = &[
     ),
 ];
 
-/// The default of `--max-bad-rows`.
 const BAD_ROWS_MAX: u64 = 1000;
 
 /// Compiles rows of `key,value` into an immutable file that kv_store serves
@@ -309,7 +308,6 @@ enum BadRowsArg {
 }
 
 impl Args {
-    /// Returns the options of a bake, or a usage error.
     pub(crate) fn options(&self, cancel: &Cancel) -> Result<Options, clap::Error> {
         let mut options = Options::default();
         options.cancel = cancel.clone();
@@ -361,7 +359,6 @@ impl Args {
         }
     }
 
-    /// Returns the rules for the table that the output replaces.
     pub(crate) fn replace_rules(&self) -> ReplaceRules {
         self.output().replace.rules()
     }
@@ -500,7 +497,6 @@ fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
-/// The columns of `--types`.
 #[derive(Clone)]
 struct Types(Vec<zero_kv::typed::Column>);
 
@@ -508,7 +504,6 @@ fn types(text: &str) -> Result<Types, SchemaError> {
     parse_types(text).map(Types)
 }
 
-/// Returns the definition of the command line, with the examples of its help.
 pub(crate) fn command() -> clap::Command {
     add_examples(generate::with_option(Args::command()), EXAMPLES)
 }

@@ -87,7 +87,6 @@ impl ProgressDisplay {
         }
     }
 
-    /// Prints inferred types as an option for later bakes.
     fn print_types(&self, types: &str) {
         if !self.is_quiet {
             let option = if types.contains(char::is_whitespace) || types.contains(SHELL_CHARS) {

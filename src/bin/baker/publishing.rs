@@ -40,7 +40,6 @@ mod with_store {
             Ok(Publisher(args.to.as_ref().map(prepare).transpose()?))
         }
 
-        /// Publishes the baked files.
         pub(crate) fn publish(&self, output: &OutputArgs, baked: &Baked, cancel: &Cancel) -> anyhow::Result<()> {
             let Some(generation) = &self.0 else { return Ok(()) };
             let (started, display) = (Instant::now(), TransferDisplay::new(output.quiet));

@@ -9,7 +9,6 @@ use zero_kv::KeyKind;
 use zero_kv::bake::{Report, ShardReport, TableFacts};
 use zero_kv::counted::counted;
 
-/// What was baked.
 pub(crate) enum Baked {
     Table(Box<Report>),
     /// The shards of a table, at least one.
@@ -17,7 +16,6 @@ pub(crate) enum Baked {
 }
 
 impl Baked {
-    /// Returns the facts about the whole bake, with those of the first file.
     fn first(&self) -> &Report {
         match self {
             Baked::Table(report) => report,
@@ -25,7 +23,6 @@ impl Baked {
         }
     }
 
-    /// Returns the sum of a fact over all files.
     fn sum(&self, fact: impl Fn(&Report) -> u64) -> u64 {
         match self {
             Baked::Table(report) => fact(report),
@@ -193,7 +190,6 @@ fn hex(digest: u128) -> String {
     format!("{digest:032x}")
 }
 
-/// Returns the peak resident memory of this process.
 fn peak_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?;

@@ -19,7 +19,6 @@ use crate::wire::Protocol;
 
 /// Maximum value of `--seconds` and of `--warmup`: about three years. Adding a longer time to the clock could overflow.
 const SECONDS_MAX: f64 = 1e8;
-/// Maximum number of intervals into which a run is divided for `--report` and `--hdr`.
 const INTERVALS: u32 = 50;
 const INTERVAL_MIN: Duration = Duration::from_millis(20);
 
@@ -130,7 +129,6 @@ impl Args {
         args
     }
 
-    /// Checks a command line without exiting.
     #[cfg(test)]
     pub(crate) fn check_command_line(args: &[String]) -> Result<(), String> {
         let args = command().try_get_matches_from(args).and_then(|matches| Args::from_arg_matches(&matches));
@@ -171,7 +169,6 @@ impl Args {
         Ok(())
     }
 
-    /// Checks the options for columns.
     fn check_columns(&self) -> Result<(), (ErrorKind, String)> {
         let conflict = |message: &str| Err((ErrorKind::ArgumentConflict, message.to_owned()));
         let op = self.op.single();
@@ -210,7 +207,6 @@ impl Args {
         self.p99_us.unwrap_or(1000.0)
     }
 
-    /// Returns the name of the distribution, with its parameter.
     pub(crate) fn distribution_name(&self) -> String {
         match self.distribution {
             Distribution::Uniform => "uniform".to_owned(),
@@ -219,7 +215,6 @@ impl Args {
         }
     }
 
-    /// Returns the text of the server's address.
     pub(crate) fn socket(&self) -> PathBuf {
         self.socket.clone().unwrap_or_else(default_address)
     }

@@ -86,7 +86,6 @@ const EVENTS_MAX: usize = 256;
 const READ_BUFFER_LEN_BYTES: usize = 64 << 10;
 /// Event token of the listener. A connection's token is its index.
 const LISTENER: u64 = u64::MAX;
-/// Event token of standard input.
 const STDIN: u64 = u64::MAX - 1;
 
 /// Prints the path of the server's socket on standard output, and serves until standard input is closed. The server
@@ -107,7 +106,6 @@ pub(crate) fn serve_until_stdin_closes(response_len_bytes: f64) -> anyhow::Resul
     serve(&listener, &Canned::with_mean_len(response_len_bytes)).context("the server of --ceiling failed")
 }
 
-/// A connection and its pending responses.
 struct CannedConnection {
     stream: UnixStream,
     /// Number of responses sent or pending on this connection. This number selects the next response in the repeated

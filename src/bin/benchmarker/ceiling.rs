@@ -71,7 +71,6 @@ impl Drop for CeilingServer {
 /// without lookups (the ceiling).
 const ROUNDS: u32 = 3;
 
-/// The rates of the two servers in one round.
 #[derive(Serialize)]
 pub(crate) struct Round {
     pub(crate) requests_per_second: f64,
@@ -99,7 +98,6 @@ impl CeilingOutcome {
         server.requests_per_second() / self.outcome.requests_per_second()
     }
 
-    /// Returns the smallest and the largest ratio of a round.
     pub(crate) fn ratio_min_max(&self) -> (f64, f64) {
         let ratios = || self.rounds.iter().map(Round::ratio);
         (ratios().fold(f64::INFINITY, f64::min), ratios().fold(0.0, f64::max))

@@ -69,7 +69,6 @@ impl Client {
         self.reader.first_wrong.take()
     }
 
-    /// Describes the progress of this client, for messages about its failure.
     pub(crate) fn progress(&self) -> String {
         let (responses, requests) = (self.reader.counts.responses, self.pipeline.requests.len());
         format!(
@@ -192,7 +191,6 @@ impl Client {
         })
     }
 
-    /// Sends as many requests as the socket accepts.
     fn send(&mut self, context: &mut Context<'_>) {
         let requests = self.pipeline.requests.as_bytes();
         while self.sent_bytes < requests.len() {
@@ -244,7 +242,6 @@ impl Schedule {
         })
     }
 
-    /// Returns the scheduled time of the pipeline with this index.
     fn due(&self, pipeline: u64, clock: Clock) -> Instant {
         let after_ns = u128::from(pipeline) * self.pipeline_requests as u128 * NS_PER_SECOND / u128::from(self.rate);
         clock.start + Duration::from_nanos(u64::try_from(after_ns).unwrap_or(u64::MAX))

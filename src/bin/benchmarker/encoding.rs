@@ -31,7 +31,6 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    /// Returns the op of the requests.
     pub(crate) fn op(&self) -> Op {
         match self {
             Encoding::Value => Op::Get,
@@ -40,7 +39,6 @@ impl Encoding {
         }
     }
 
-    /// Returns the header of the response with a row.
     pub(crate) fn response_header(&self, key: Key<'_>, value: &[u8]) -> anyhow::Result<ResponseHeader> {
         Ok(match self {
             Encoding::Value => ResponseHeader::of_value(value.len()).expect("a file has no value that is too long"),
@@ -164,7 +162,6 @@ impl ColumnEncoding {
         Some(request)
     }
 
-    /// Appends an encoded HMGET request.
     pub(crate) fn write_hmget(&self, key: Key<'_>, request: &mut Vec<u8>) {
         let columns = self.projection.schema().columns();
         write!(request, "*{}\r\n$5\r\nHMGET\r\n", 2 + columns.len()).expect("a vector takes all bytes");

@@ -32,7 +32,6 @@ use crate::wire::{Protocol, Requests};
 /// number of 65536 or more.
 const MISS_TRIES_MAX: u32 = 10_000;
 
-/// The distribution of requests over the rows.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(crate) enum Distribution {
     /// Equal probability for all rows
@@ -152,7 +151,6 @@ impl Table {
     }
 }
 
-/// The state for drawing the requests of one client.
 pub(crate) struct KeyDraw {
     rng: SmallRng,
     /// The index of the next row.

@@ -27,7 +27,6 @@ const TALLIES_PER_PROCESSOR: usize = 2;
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 const LIVE_LINE_EVERY: Duration = Duration::from_millis(200);
 
-/// The results of a run.
 pub(crate) struct Outcome {
     pub(crate) tally: Tally,
     /// A tally for each interval, if the plan requests intervals.
@@ -54,7 +53,6 @@ impl Outcome {
         if seconds > 0.0 { quantity as f64 / seconds } else { 0.0 }
     }
 
-    /// Adds the results of a later run of the same plan.
     pub(crate) fn add(&mut self, later: Outcome) {
         self.tally.add(&later.tally);
         self.intervals.extend(later.intervals);
@@ -259,7 +257,6 @@ impl LiveLine {
     }
 }
 
-/// The parameters of a run.
 #[derive(Clone)]
 pub(crate) struct Plan {
     /// The text of the server's address.

@@ -41,7 +41,6 @@ use zero_kv::cli::{generate, whole_file};
 use zero_kv::printable::{Printable, PrintableWriter};
 use zero_kv::{KeyKind, Lookup, MappedStore, Store, StoreError};
 
-/// Maximum number of failed clients whose errors are printed.
 const CLIENTS_LISTED_MAX: usize = 10;
 
 fn main() -> ExitCode {

@@ -77,7 +77,6 @@ impl Memory {
         self.file_len_bytes as f64 / self.keys.max(1) as f64
     }
 
-    /// Formats the results for people.
     pub(crate) fn text(&self) -> String {
         let (file, keys) = (HumanCount(self.file_len_bytes), HumanCount(self.keys as u64));
         let mut text = match self.keys {

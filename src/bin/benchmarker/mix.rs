@@ -6,7 +6,6 @@ use std::str::FromStr;
 use rand::{Rng, RngExt};
 use zero_kv::protocol::native;
 
-/// The ops that the benchmarker sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Op {
     Get,
@@ -32,7 +31,6 @@ impl Op {
         }
     }
 
-    /// Returns whether a request with this op is for the columns of a typed table.
     pub(crate) fn is_of_columns(self) -> bool {
         matches!(self, Op::GetColumns | Op::Hgetall | Op::Hmget)
     }
@@ -50,7 +48,6 @@ impl Op {
     }
 }
 
-/// The ops, with their names on the command line.
 const OPS: &[(&str, Op)] = &[
     ("get", Op::Get),
     ("exists", Op::Exists),
@@ -68,7 +65,6 @@ const SUM_TOLERANCE: f64 = 1e-6;
 pub(crate) struct OpMix(Vec<(Op, f64)>);
 
 impl OpMix {
-    /// Returns the op if the mix has only one.
     pub(crate) fn single(&self) -> Option<Op> {
         match self.0[..] {
             [(op, _)] => Some(op),

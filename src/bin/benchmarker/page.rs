@@ -36,7 +36,6 @@ const PERCENTILE_TICKS: u32 = 8;
 /// Number of points of the percentile curve in each of these intervals: 0% to 50%, 50% to 75%, 75% to 87.5%, and so on.
 const POINTS_PER_HALVING: u32 = 5;
 
-/// Returns the report as an HTML page.
 pub(crate) fn render(report: &Report<'_>) -> String {
     let outcome = report.outcome;
     let mut page = format!(

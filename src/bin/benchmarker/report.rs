@@ -14,10 +14,8 @@ use crate::load::Outcome;
 use crate::memory::{JsonMemory, Memory};
 use crate::wire::Protocol;
 
-/// The reported quantiles and their names.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// The options and results of a run, as input of the report.
 pub(crate) struct Report<'r> {
     pub(crate) args: &'r Args,
     pub(crate) outcome: &'r Outcome,
@@ -36,7 +34,6 @@ impl Report<'_> {
         QUANTILES.into_iter().chain([("max", 1.0)]).map(|(name, quantile)| (name, tally.quantile_us(quantile)))
     }
 
-    /// Formats the results for people.
     pub(crate) fn text(&self) -> String {
         let (args, tally) = (self.args, &self.outcome.tally);
         let latencies: Vec<String> = self.latencies_us().map(|(name, us)| format!("{name} {us:.0} µs")).collect();
@@ -188,7 +185,6 @@ struct JsonReport<'r> {
     memory: Option<JsonMemory<'r>>,
 }
 
-/// Rounds a rate to one decimal.
 pub(crate) fn rounded(rate: f64) -> f64 {
     (rate * 10.0).round() / 10.0
 }

@@ -31,13 +31,9 @@ const HGETALL: &[u8] = b"*2\r\n$7\r\nHGETALL\r\n";
 const HMGET_END: &[u8] = b"HMGET\r\n";
 /// The first byte of a reply with a hash. The value is the rest of the reply, without the last line end.
 const HASH_START: &[u8] = b"*";
-/// The reply to an `HGETALL` of an absent key.
 const NO_FIELDS_LINE: &[u8] = b"*0\r\n";
-/// The first line of the reply to a `ZKV.FLOOR` that finds a row.
 const ROW_LINE: &[u8] = b"*2\r\n";
-/// The reply to a `ZKV.FLOOR` that finds no row.
 const NO_ROW_LINE: &[u8] = b"*-1\r\n";
-/// Terminator of lines and values.
 pub(crate) const LINE_END: &[u8; 2] = b"\r\n";
 
 fn command(op: Op) -> &'static [u8] {
@@ -56,7 +52,6 @@ pub(crate) fn write_request(op: Op, key: Key<'_>, bytes: &mut Vec<u8>) {
     write_key(key, bytes);
 }
 
-/// Appends a key as a bulk string.
 pub(crate) fn write_key(key: Key<'_>, bytes: &mut Vec<u8>) {
     match key {
         Key::U64(number) => write!(bytes, "${}\r\n{number}\r\n", key_len_bytes(key)),

@@ -12,7 +12,6 @@ use crate::mix::Op;
 use crate::resp::{LINE_END, ReplyPrefix, ResponseHead};
 use crate::wire::Protocol;
 
-/// Counts of the responses to the current pipeline.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) responses: usize,

@@ -23,12 +23,9 @@ const BAND_LINE_HEIGHT: f64 = 16.0;
 const CHARACTER_WIDTH: f64 = 7.0;
 /// Minimum distance between the baselines of the labels of a y axis.
 const LINE_HEIGHT: f64 = 18.0;
-/// Minimum distance between labels on one line.
 const LABEL_GAP: f64 = 8.0;
-/// Approximate number of ticks of a linear axis.
 const TICKS: f64 = 6.0;
 
-/// An axis of a chart.
 pub(crate) struct Axis {
     label: String,
     from: f64,
@@ -173,7 +170,6 @@ impl Chart {
         );
     }
 
-    /// Returns the chart as an `<svg>` element.
     pub(crate) fn svg(&self) -> String {
         let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n");
         let (left, top, bottom, right) = (self.left, self.top, HEIGHT - BOTTOM, WIDTH - RIGHT);

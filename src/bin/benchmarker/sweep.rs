@@ -112,18 +112,15 @@ impl Sweep {
         Ok(is_passed)
     }
 
-    /// Returns the highest rate that passed.
     pub(crate) fn rate(&self) -> Option<u64> {
         self.steps.iter().filter(|step| step.is_passed).map(|step| step.rate).max()
     }
 
-    /// Formats the result for people.
     pub(crate) fn text(&self) -> String {
         let rate = self.rate().map_or("none".to_owned(), |rate| format!("{} requests/s", HumanCount(rate)));
         format!("highest rate with a p99 of at most {} µs: {rate}", self.p99_us_max)
     }
 
-    /// Returns the error message for a search in which no rate passed.
     pub(crate) fn failure(&self) -> String {
         match self.steps.last() {
             Some(step) => format!(

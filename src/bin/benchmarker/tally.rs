@@ -9,13 +9,11 @@ use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
 use crate::responses::Counts;
 
-/// Significant decimal digits of a latency.
 const LATENCY_DIGITS: u8 = 3;
 /// Maximum number of groups into which unsent pipelines are divided. All pipelines of a group are recorded with one
 /// latency, which saves time.
 const UNSENT_GROUPS_MAX: u64 = 1_000;
 
-/// The counts and latencies of one or more clients.
 pub(crate) struct Tally {
     pub(crate) requests: u64,
     pub(crate) hits: u64,
@@ -44,7 +42,6 @@ impl Tally {
         }
     }
 
-    /// Counts a completed pipeline and its responses.
     pub(crate) fn count(&mut self, counts: &Counts, started: Instant, finished: Instant) {
         self.requests += counts.responses as u64;
         self.hits += counts.hits;
@@ -87,14 +84,12 @@ impl Tally {
         self.last_response = self.last_response.max(other.last_response);
     }
 
-    /// Returns a quantile of the latencies of pipelines, in microseconds.
     pub(crate) fn quantile_us(&self, quantile: f64) -> f64 {
         // The histogram returns the upper bound of a bucket, which may exceed the largest recorded latency.
         self.latency_ns.value_at_quantile(quantile).min(self.latency_ns.max()) as f64 / 1e3
     }
 }
 
-/// The tally of one interval of the run.
 pub(crate) struct Interval {
     pub(crate) started: Instant,
     pub(crate) len: Duration,

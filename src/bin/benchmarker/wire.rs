@@ -13,7 +13,6 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::mix::Op;
 use crate::resp::{self, ResponseHead};
 
-/// A protocol that the server speaks.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(crate) enum Protocol {
     /// The native protocol, described in docs/PROTOCOL.md
@@ -23,7 +22,6 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// Returns the protocol's name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Protocol::Native => "native",
@@ -31,7 +29,6 @@ impl Protocol {
         }
     }
 
-    /// Returns an empty list of requests for keys of this kind.
     pub(crate) fn empty_requests(self, keys: KeyKind) -> Requests {
         match (self, keys) {
             (Protocol::Native, KeyKind::U64) => Requests::Native(Vec::new()),
@@ -127,7 +124,6 @@ impl Requests {
         }
     }
 
-    /// Appends a range of another list's requests, unchanged.
     pub(crate) fn extend_from(&mut self, other: &Requests, range: Range<usize>) {
         match (self, other) {
             (Requests::Native(requests), Requests::Native(other)) => requests.extend_from_slice(&other[range]),

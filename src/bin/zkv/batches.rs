@@ -25,7 +25,6 @@ const PIECE_LEN_BYTES: usize = 256 << 10;
 /// Maximum length of a line: the longest key, with each byte escaped by four characters, such as `\x00`.
 const LINE_LEN_MAX_BYTES: usize = 4 * KEY_LEN_MAX_BYTES;
 
-/// The syntax of keys in arguments and streams.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct KeySyntax {
     /// Whether keys contain escapes.

@@ -23,11 +23,9 @@ use crate::output::print_report;
 use crate::server::THREAD_ERROR;
 use crate::table::{Scan, Table};
 
-/// Maximum number of distinct keys to look up.
 const KEYS_MAX: usize = 1_000_000;
 /// Seed of the shuffle of the keys. All runs look keys up in the same order.
 const SEED: u64 = 1;
-/// Significant decimal digits of latencies.
 const LATENCY_DIGITS: u8 = 3;
 
 /// Runs the benchmark, and returns whether all keys were found. `connect` is called once per thread.
@@ -58,7 +56,6 @@ fn shuffled_keys(table: &mut dyn Table) -> anyhow::Result<Vec<OwnedKey>> {
     Ok(keys)
 }
 
-/// The results of one thread.
 struct ThreadResult {
     lookups: u64,
     not_found: u64,
@@ -150,7 +147,6 @@ fn run_thread(
     Ok(result)
 }
 
-/// The results of all threads.
 #[derive(Serialize)]
 struct Report {
     rows: u64,

@@ -18,7 +18,6 @@ use crate::output::{hex, with_text};
 /// The name of the key's field if the schema has no name for the key.
 const KEY_NAME: &str = "key";
 
-/// The columns of a typed table that are written, in order.
 pub(crate) struct Columns {
     schema: Arc<Schema>,
     positions: Vec<usize>,
@@ -59,18 +58,15 @@ impl Columns {
         self.declared().map(|column| column.name.as_str())
     }
 
-    /// Returns the declarations of the columns.
     pub(crate) fn declared(&self) -> impl Iterator<Item = &zero_kv::typed::Column> {
         self.positions.iter().map(|position| &self.schema.columns()[*position])
     }
 
-    /// Returns the cells of a row.
     pub(crate) fn cells<'a>(&'a self, row: &'a [u8]) -> Result<Vec<Value<'a>>, ColumnError> {
         let row = TypedRow::new(&self.schema, row)?;
         self.positions.iter().map(|position| row.value(*position)).collect()
     }
 
-    /// Returns the cell of a row in the chosen column at this position.
     #[cfg(feature = "parquet")]
     pub(crate) fn cell<'a>(&'a self, row: &'a [u8], at: usize) -> Result<Value<'a>, ColumnError> {
         TypedRow::new(&self.schema, row)?.value(self.positions[at])
@@ -134,7 +130,6 @@ impl Serialize for JsonCell<'_> {
     }
 }
 
-/// The value of a row that is written.
 pub(crate) enum RowValue<'a> {
     Bytes(&'a [u8]),
     Cells(&'a Columns, Vec<Value<'a>>),

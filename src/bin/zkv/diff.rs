@@ -56,31 +56,20 @@ struct JsonCounts<'a, C: Serialize> {
     columns: Option<C>,
 }
 
-/// A row that differs in typed tables.
+/// A row that differs, with its values or its cells.
 #[derive(Serialize)]
-struct JsonTypedChange<'a> {
+struct JsonChange<'a, V> {
     change: &'static str,
     key: JsonKey<'a>,
-    /// The names of the columns that differ, if both tables have the row.
+    /// The names of the columns that differ, if both tables are typed and have the row.
     #[serde(skip_serializing_if = "Option::is_none")]
     columns: Option<Vec<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    a: Option<JsonCells<'a>>,
+    a: Option<V>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    b: Option<JsonCells<'a>>,
+    b: Option<V>,
 }
 
-#[derive(Serialize)]
-struct JsonChange<'a> {
-    change: &'static str,
-    key: JsonKey<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    a: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    b: Option<&'a str>,
-}
-
-/// Prints the differences, and returns whether all rows are equal.
 pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
     let (a, b) = (Unchecked::open(&args.a)?, Unchecked::open(&args.b)?);
     let [kind_a, kind_b] = [&a, &b].map(|file| file.layout().dimensions.key_kind);
@@ -117,7 +106,6 @@ fn typed_diff(args: &DiffArgs, a: &MappedStore, b: &MappedStore) -> anyhow::Resu
     bail!("{} is typed, and {} is not: pass two typed tables or none", typed.display(), untyped.display())
 }
 
-/// Writes the differences of the schemas and of the rows.
 fn write_differences(
     output: &mut impl Write,
     args: &DiffArgs,
@@ -207,7 +195,6 @@ impl Counts {
     }
 }
 
-/// Writes the sign of a difference, and the key.
 fn write_key(output: &mut impl Write, change: &Change<'_>) -> io::Result<()> {
     let sign = match (change.a, change.b) {
         (_, None) => '-',
@@ -238,13 +225,13 @@ fn write_json(output: &mut impl Write, change: &Change<'_>, values: bool) -> any
     let line = JsonChange {
         change: change.name(),
         key: JsonKey::new(change.key, NOT_TEXT)?,
+        columns: None,
         a: value(change.a)?,
         b: value(change.b)?,
     };
     Ok(write_json_line(output, &line)?)
 }
 
-/// Writes a row that differs in a typed table.
 fn write_typed_json(
     output: &mut impl Write,
     change: &Change<'_>,
@@ -253,7 +240,7 @@ fn write_typed_json(
 ) -> anyhow::Result<()> {
     let is_changed = change.a.is_some() && change.b.is_some();
     let side = |row: Option<&[u8]>, is_a| row.filter(|_| values).map(|_| JsonCells { cells, is_a });
-    let line = JsonTypedChange {
+    let line = JsonChange {
         change: change.name(),
         key: JsonKey::new(change.key, NOT_TEXT)?,
         columns: is_changed.then(|| names(cells)),
@@ -453,7 +440,6 @@ impl Serialize for JsonCells<'_> {
     }
 }
 
-/// Returns the names of the cells.
 pub(crate) fn names<'c>(cells: &[ChangedCell<'c>]) -> Vec<&'c str> {
     cells.iter().map(|cell| cell.name).collect()
 }

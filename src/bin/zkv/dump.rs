@@ -142,7 +142,6 @@ fn check_is_text(key: Key<'_>, value: &RowValue<'_>) -> anyhow::Result<()> {
     }
 }
 
-/// The destination of a dump.
 enum Output {
     /// Standard output or another special file, such as a pipe, and its name for messages.
     Stream(File, String),

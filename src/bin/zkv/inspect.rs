@@ -23,12 +23,9 @@ use crate::output::{DisplayKey, print, print_report, report_damage};
 use crate::table::open_whole;
 use crate::text_table::{Align, lines};
 
-/// Significant decimal digits of percentiles.
 const PERCENTILE_DIGITS: u8 = 3;
-/// Length of the histogram's longest bar, in characters.
 const BAR_LEN: u128 = 40;
 
-/// Prints the report, and returns whether the file is intact.
 pub(crate) fn inspect(path: &Path, json: bool) -> anyhow::Result<bool> {
     let file = match Unchecked::open(path) {
         Ok(file) => file,
@@ -323,7 +320,6 @@ impl fmt::Display for SchemaReport {
     }
 }
 
-/// Verifies a file, and prints the result and the speed.
 pub(crate) fn verify(path: &Path) -> anyhow::Result<bool> {
     let started = Instant::now();
     let store = match open_whole(path) {

@@ -206,17 +206,14 @@ impl RowWriter {
         RowWriter { format, stdout: None, columns: None, row_count: 0 }
     }
 
-    /// Sets the columns of the rows that follow.
     pub(crate) fn set_columns(&mut self, columns: Option<Columns>) {
         self.columns = columns;
     }
 
-    /// Returns whether values or columns of rows are written.
     pub(crate) fn writes_values(&self) -> bool {
         self.format.only != Some(Part::Keys)
     }
 
-    /// Returns the number of rows that were passed to [`RowWriter::write`].
     pub(crate) fn row_count(&self) -> u64 {
         self.row_count
     }
@@ -255,7 +252,6 @@ impl RowWriter {
         }
     }
 
-    /// Flushes the output, and returns whether any row was written.
     pub(crate) fn finish(mut self) -> anyhow::Result<bool> {
         self.flush()?;
         Ok(self.stdout.is_some())
@@ -297,7 +293,6 @@ fn write_fields(
     output.write_all(terminator)
 }
 
-/// Writes one line `name: value` per column.
 fn write_named(output: &mut impl Write, columns: &Columns, cells: &[Value<'_>]) -> io::Result<()> {
     columns.names().zip(cells).try_for_each(|(name, cell)| writeln!(output, "{}: {}", Printable(name), line_text(cell)))
 }

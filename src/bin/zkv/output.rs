@@ -13,9 +13,7 @@ use zero_kv::csv_text::csv_settings;
 use zero_kv::printable::{PrintableWriter, shortened};
 use zero_kv::{Key, StoreError};
 
-/// The length of an output buffer.
 const BUFFER_LEN_BYTES: usize = 256 << 10;
-/// Maximum number of bytes of a key that messages show.
 const KEY_SHOWN_MAX_BYTES: usize = 64;
 
 /// Returns a writer of delimited rows that `baker` can read back. The key of the first row, `first_key`, determines
@@ -33,7 +31,6 @@ pub(crate) fn with_text<T>(key: Key<'_>, use_text: impl FnOnce(&[u8]) -> T) -> T
     }
 }
 
-/// Returns the hexadecimal digits of bytes.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut digits = String::with_capacity(2 * bytes.len());
     bytes.iter().for_each(|byte| write!(digits, "{byte:02x}").expect("a String takes any text"));
@@ -45,13 +42,11 @@ pub(crate) fn buffered<W: Write>(output: W) -> io::BufWriter<W> {
     io::BufWriter::with_capacity(BUFFER_LEN_BYTES, output)
 }
 
-/// Writes `line` as one line of JSON.
 pub(crate) fn write_json_line(output: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *output, line)?;
     output.write_all(b"\n")
 }
 
-/// A key in JSON: a number or text.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum JsonKey<'a> {
@@ -106,10 +101,8 @@ pub(crate) fn ignore_closed_pipe<T>(
     }
 }
 
-/// Maximum number of characters of an error.
 const ERROR_MAX_CHARS: usize = 4096;
 
-/// Standard output for people and programs that read reports.
 pub(crate) type Report = PrintableWriter<io::StdoutLock<'static>>;
 
 /// Calls `write` with standard output, and flushes standard output. Everything except line ends is printable, whatever
@@ -125,7 +118,6 @@ pub(crate) fn print_while_read(write: impl FnOnce(&mut Report) -> io::Result<()>
     ignore_closed_pipe(printed.map(|()| true).map_err(Into::into), false, stdout_error)
 }
 
-/// Returns whether standard output is a terminal.
 #[cfg(feature = "object-store")]
 pub(crate) fn is_on_terminal() -> bool {
     io::stdout().is_terminal()
@@ -145,7 +137,6 @@ pub(crate) fn print_error(error: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "zkv: {}", shortened(&error.to_string(), ERROR_MAX_CHARS));
 }
 
-/// Standard output for rows.
 pub(crate) enum RowOutput {
     /// A file or a pipe, which gets unchanged rows.
     Unchanged(File),

@@ -78,7 +78,6 @@ fn io_error(error: ParquetError) -> anyhow::Error {
     }
 }
 
-/// The key and the columns of the table.
 struct TableColumns<'c> {
     key: Column,
     /// The columns of a typed table.
@@ -88,7 +87,6 @@ struct TableColumns<'c> {
 }
 
 impl TableColumns<'_> {
-    /// Returns the schema of the file: the key, and the columns.
     fn schema(&self) -> Result<TypePtr> {
         let fields = [&self.key].into_iter().chain(&self.declared).map(|column| field(column).map(Arc::new));
         let fields = fields.collect::<Result<Vec<_>>>()?;
@@ -113,7 +111,6 @@ fn field(column: &Column) -> Result<Type> {
         .build()
 }
 
-/// Returns the field of a type that is not a list.
 fn primitive(name: &str, column_type: ColumnType, repetition: Repetition) -> Result<Type> {
     use PhysicalType::{BOOLEAN, BYTE_ARRAY, DOUBLE, FIXED_LEN_BYTE_ARRAY, FLOAT, INT32, INT64};
     let integer = |bits, is_signed| Some(LogicalType::integer(bits, is_signed));

@@ -32,7 +32,6 @@ pub(crate) struct Scan<'a> {
     pub(crate) limit: Option<usize>,
 }
 
-/// Maps a file and verifies all of it.
 pub(crate) fn open_whole(path: &Path) -> Result<MappedStore, StoreError> {
     let options = OpenOptions { verify: Verify::Full, ..OpenOptions::default() };
     MappedStore::open_with(path, &options)
@@ -197,7 +196,6 @@ impl ServedTable {
         ServedTable { client, schema: None }
     }
 
-    /// Returns the rows of keys, encoded by a schema.
     fn typed_rows(&mut self, schema: &Schema, keys: &[Key<'_>]) -> anyhow::Result<ProjectedRows> {
         let names: Vec<&str> = schema.columns().iter().map(|column| &*column.name).collect();
         match self.client.get_projected(keys, &names) {

@@ -8,10 +8,8 @@ use std::fmt::Write;
 
 use zero_kv::printable::shortened;
 
-/// Maximum number of characters of a cell.
 const CELL_MAX_CHARS: usize = 120;
 
-/// The alignment of a column.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Align {
     Left,

@@ -277,7 +277,6 @@ impl ClusterClient {
     }
 }
 
-/// What a node has answered to some requests.
 struct Answers<T> {
     results: Vec<T>,
     /// For each result, the schema of the file that it comes from.
@@ -345,7 +344,6 @@ fn ask_one_file<R: TypedRequest + Copy>(
     Err(ClientError::TableUnstable { server: client.target.address.clone(), changes: TABLE_CHANGES_MAX + 1 })
 }
 
-/// The file that a node serves.
 #[derive(Debug, PartialEq)]
 struct ServedFile {
     generation: Option<String>,
@@ -399,7 +397,6 @@ pub struct ClusterRows<'c> {
 impl Iterator for ClusterRows<'_> {
     type Item = Result<Row, ClientError>;
 
-    /// Returns the next row. After an error, the next call requests the same rows again.
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(row) = self.page.next() {

@@ -30,7 +30,6 @@ impl TlsSession {
         self.session.is_handshaking()
     }
 
-    /// Returns whether [`TlsSession::send`] has something to send.
     pub(in crate::client) fn has_unsent(&self) -> bool {
         self.session.wants_write()
     }

@@ -18,7 +18,6 @@ use crate::config_file::{self, PEM_LEN_MAX_BYTES};
 use crate::setting::Setting;
 use crate::sync::unpoisoned;
 
-/// The source of sessions with one server.
 #[derive(Debug)]
 pub(in crate::client) struct TlsSource {
     options: TlsOptions,
@@ -112,7 +111,6 @@ fn load(options: &TlsOptions, read_file: fn(&Path, usize) -> io::Result<Vec<u8>>
     }
 }
 
-/// Returns the trusted authorities.
 fn authorities(path: Option<&Path>, read: &dyn Fn(&Path) -> Result<Vec<u8>, String>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     match path {

@@ -28,7 +28,6 @@ pub(crate) use publishing::{
     StoreCommand, TableArgs, UnpinArgs, WatchNodesArgs,
 };
 
-/// Help heading of the options that all lookups share.
 const SERVER_OR_FILE: &str = "Server or file";
 
 /// Looks up keys and ranges on a running kv_store or in a baked file, and inspects files and servers.
@@ -95,7 +94,6 @@ impl Args {
         }
     }
 
-    /// Returns the text of the server's address.
     pub(crate) fn socket(&self) -> PathBuf {
         self.socket.clone().unwrap_or_else(default_address)
     }
@@ -386,7 +384,6 @@ pub(crate) struct WatchArgs {
     pub(crate) once: bool,
 }
 
-/// The place of a topology.
 #[derive(Clone, Debug)]
 #[cfg_attr(not(feature = "object-store"), allow(dead_code, reason = "only the feature object-store reads URLs"))]
 pub(crate) enum Source {
@@ -405,7 +402,6 @@ impl FromStr for Source {
     }
 }
 
-/// A node of a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedNode(pub(crate) TopologyNode);
 

@@ -335,7 +335,6 @@ pub(crate) struct RolloutArgs {
     pub(crate) interval: Duration,
 }
 
-/// How many nodes must be ready.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Ready {
     Nodes(usize),

@@ -13,7 +13,6 @@ use crate::args::{GenerationsArgs, PinArgs, UnpinArgs};
 use crate::output::{print, print_error, write_json_line};
 use crate::text_table::{Align, lines};
 
-/// The generations as JSON.
 #[derive(Serialize)]
 struct Listing<'a> {
     url: &'a str,
@@ -133,7 +132,6 @@ impl<'a> Listed<'a> {
 /// The maximum number of pins that are read to find the last one that nodes have followed.
 pub(super) const PINS_MAX: u64 = 1000;
 
-/// A pin as JSON.
 #[derive(Serialize)]
 pub(super) struct PinReport {
     pub(super) number: u64,
@@ -240,7 +238,6 @@ fn create(publication: &Publication, pin: Pin, json: bool) -> anyhow::Result<boo
     Ok(true)
 }
 
-/// Describes a pin on one line.
 pub(super) fn describe(number: u64, pin: &Pin) -> String {
     let generation = |generation: Option<u64>| match generation {
         Some(generation) => format!("generation {generation}"),

@@ -62,7 +62,6 @@ fn check_distinct(option: &str, names: &[String]) -> anyhow::Result<()> {
     }
 }
 
-/// Warns of what was left out or noticed.
 pub(crate) fn print_warnings(publication: &Publication) {
     publication.take_warnings().iter().for_each(|warning| print_warning(warning));
 }

@@ -111,7 +111,6 @@ fn slots_in_name(file: &Path) -> Option<SlotRange> {
 /// Variables with this prefix replace those without it for the target.
 const TARGET_VARIABLES: &str = "TO_";
 
-/// A copy as JSON.
 #[derive(Serialize)]
 struct Copied<'a> {
     from: &'a str,

@@ -21,18 +21,15 @@ use crate::args::WatchNodesArgs;
 use crate::output::{is_on_terminal, print, print_error, print_while_read, write_json_line};
 use crate::text_table::{Align, lines};
 
-/// The maximum time of a read of the statuses.
 const READ_MAX: Duration = Duration::from_secs(60);
 const MIB: f64 = (1 << 20) as f64;
 
-/// The nodes as JSON.
 #[derive(Serialize)]
 struct Report<'a> {
     url: &'a str,
     nodes: &'a [Node],
 }
 
-/// A node, as its last report describes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Node {
     state: State,

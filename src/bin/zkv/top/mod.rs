@@ -59,7 +59,6 @@ fn write_lines(count: Option<u64>, first: Sample, sampler: &mut Sampler) -> anyh
     Ok(true)
 }
 
-/// Fields of Info that are written unchanged.
 const INFO_FIELDS: &[&str] =
     &["connections", "generation", "digest", "state", "swaps", "refused_files", "faults", "uptime_s"];
 
@@ -101,7 +100,6 @@ fn share(share: Option<f64>) -> String {
 /// If no response arrives for this time, the server is reported as not responding.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// A sample, or the reason why it failed.
 type SampleResult = Result<Sample, String>;
 
 struct Sampler {

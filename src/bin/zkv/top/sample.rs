@@ -86,17 +86,14 @@ impl<'a> Delta<'a> {
         (is_one_server && to.at > from.at).then_some(Delta { from, to })
     }
 
-    /// Returns the growth of a counter per second.
     pub(super) fn rate(&self, counter: &str) -> Option<f64> {
         Some(self.growth(counter)? as f64 / (self.to.at - self.from.at).as_secs_f64())
     }
 
-    /// Returns the requests per second for one op.
     pub(super) fn op_rate(&self, op: &str) -> Option<f64> {
         self.rate(&format!("{REQUESTS}{op}"))
     }
 
-    /// Returns the requests per second for all ops together.
     pub(super) fn request_rate(&self) -> Option<f64> {
         self.to.ops().map(|op| self.op_rate(op)).sum()
     }
@@ -113,7 +110,6 @@ impl<'a> Delta<'a> {
         Some(self.to.number("batch_requests_max").map_or(end, |max| end.min(max)))
     }
 
-    /// Returns a quantile of the service time per batch.
     pub(super) fn service_ns(&self, quantile: f64) -> Option<u64> {
         self.quantile("service_ns_buckets", quantile)
     }

@@ -20,7 +20,6 @@ use crate::output::{print, print_error, write_json_line};
 use crate::text_table::{Align, lines};
 use watch::Watch;
 
-/// The rollout as JSON.
 #[derive(Serialize)]
 struct Report<'a> {
     url: &'a str,
@@ -31,7 +30,6 @@ struct Report<'a> {
     nodes: &'a [Node],
 }
 
-/// How a rollout ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Outcome {
@@ -378,7 +376,6 @@ impl Tally {
     }
 }
 
-/// A node, as its last report describes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Node {
     node: String,
@@ -462,7 +459,6 @@ impl Node {
         Node { age_s: other.age_s, ..self.clone() }.line() == other.line()
     }
 
-    /// Describes the node on one line.
     fn line(&self) -> String {
         let Node { node, state, serving, error, .. } = self;
         let node = Printable(node);

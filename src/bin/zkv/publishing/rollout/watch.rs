@@ -133,7 +133,6 @@ impl<'a> Watch<'a> {
         Ok(Ok(()))
     }
 
-    /// Reports a step of the rollout.
     pub(super) fn report(&self, step: &str) {
         if self.prints_changes {
             // A reader that has closed the pipe does not stop the rollout.
@@ -155,7 +154,6 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Begins one of several steps of the rollout.
     pub(super) fn step(&mut self, step: &str) {
         self.report(step);
         self.step = Some(step.to_owned());
@@ -214,7 +212,6 @@ impl<'a> Watch<'a> {
         !left.is_zero()
     }
 
-    /// Removes the live table.
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }
