@@ -63,7 +63,7 @@ pub(crate) use std::sync::{Mutex, MutexGuard, RwLock};
 
 /// Locks a mutex, even if a thread panicked while it held the lock. The data in the mutex must be valid after a panic
 /// at any point.
-pub(crate) fn unpoisoned<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub fn unpoisoned<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 

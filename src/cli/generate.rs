@@ -85,8 +85,8 @@ mod files {
 
     pub(super) fn generate(mut command: Command, more: &MoreCompletions, folder: &Path) -> io::Result<()> {
         let name = command.get_name().to_owned();
-        // Files are generated in memory, because clap's generators would follow symbolic links that other users may have
-        // created in `folder`.
+        // Files are generated in memory, because clap's generators would follow symbolic links that other users may
+        // have created in `folder`.
         let folder = output_folder(folder)?;
         // The command `help` gets no man page. Completions are generated after the man pages, because generating
         // completions adds the command `help`.
@@ -103,7 +103,8 @@ mod files {
         Ok(())
     }
 
-    /// Opens the folder at a path, or creates it. A link at the path is not followed, because another user may have created it.
+    /// Opens the folder at a path, or creates it. A link at the path is not followed, because another user may have
+    /// created it.
     fn output_folder(path: &Path) -> io::Result<Folder> {
         // Without a slash at its end, which would follow a link.
         let path: PathBuf = path.components().collect();

@@ -1,9 +1,9 @@
-//! Publishes a new generation, for `baker` and `zkv publish`, and displays the progress of transfers on standard error: as
-//! one live line on a terminal, otherwise as one line per completed stage.
+//! Publishes a new generation, for `baker` and `zkv publish`, and displays the progress of transfers on standard error:
+//! as one live line on a terminal, otherwise as one line per completed stage.
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -16,6 +16,7 @@ use crate::printable::Printable;
 use crate::publish::{
     Canary, Change, CommitOptions, Manifest, Publication, PublishError, ShardFile, Stage, TransferProgress,
 };
+use crate::sync::unpoisoned;
 
 /// A generation that can be published as soon as its files exist.
 pub struct NewGeneration {
@@ -26,7 +27,8 @@ pub struct NewGeneration {
 
 impl NewGeneration {
     /// Opens the table at a URL, reads the canaries, and checks that the expected parent is the newest generation.
-    /// `allow` has the changes from the preceding generation that are allowed. `print_warning` prints what the publisher should know but what is not an error.
+    /// `allow` has the changes from the preceding generation that are allowed. `print_warning` prints what the
+    /// publisher should know but what is not an error.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -148,14 +150,14 @@ impl TransferDisplay {
 
     /// Names the file that the next stages transfer.
     pub fn begin_file(&self, path: &Path) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = unpoisoned(&self.running);
         let file = Printable(path.display()).to_string();
         *running =
             Running { file, stage: None, since: Instant::now(), first_bytes: 0, done_bytes: 0, is_complete: false };
     }
 
     pub fn show(&self, progress: TransferProgress) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = unpoisoned(&self.running);
         if running.stage != Some(progress.stage) || progress.done_bytes < running.done_bytes {
             // The first report of a stage counts the parts that were complete before.
             running.first_bytes = progress.done_bytes;

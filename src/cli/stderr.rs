@@ -4,8 +4,9 @@ use std::fmt::{self, Display};
 
 use indicatif::ProgressBar;
 
-/// Displays an error with its causes. Messages of the library contain the messages of their causes, which a program that
-/// logs [`source`](std::error::Error::source) sees twice; here, a cause that the line already contains is left out.
+/// Displays an error with its causes. Messages of the library contain the messages of their causes, which a program
+/// that logs [`source`](std::error::Error::source) sees twice; here, a cause that the line already contains is left
+/// out.
 pub struct WithCauses<'e>(pub &'e anyhow::Error);
 
 impl Display for WithCauses<'_> {
@@ -21,8 +22,8 @@ impl Display for WithCauses<'_> {
     }
 }
 
-/// Creates a bar on standard error. The bar is hidden if `is_quiet` is true, if standard error is not a terminal, or if the
-/// terminal cannot redraw lines (`TERM` is `dumb` or not set).
+/// Creates a bar on standard error. The bar is hidden if `is_quiet` is true, if standard error is not a terminal, or if
+/// the terminal cannot redraw lines (`TERM` is `dumb` or not set).
 pub fn live_bar(is_quiet: bool) -> ProgressBar {
     if is_quiet { ProgressBar::hidden() } else { ProgressBar::no_length() }
 }

@@ -44,7 +44,8 @@ pub fn die(signal: i32) {
     std::process::exit(128 + signal);
 }
 
-/// The time after a signal until a program whose standard error nobody reads is killed, and the time between two checks.
+/// The time after a signal until a program whose standard error nobody reads is killed, and the time between two
+/// checks.
 const STDERR_WAIT: Duration = Duration::from_millis(200);
 
 /// Returns whether a line can be written to standard error without waiting. Returns `true` if the system cannot tell.

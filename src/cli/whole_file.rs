@@ -1,7 +1,7 @@
 //! Writes files that get their name only when they are complete.
 //!
-//! `baker` writes reports with this module, `benchmarker` writes pages and logs, and `zkv` writes dumps and topologies. A
-//! symbolic link at the path is replaced and not followed, because another user may have created it.
+//! `baker` writes reports with this module, `benchmarker` writes pages and logs, and `zkv` writes dumps and topologies.
+//! A symbolic link at the path is replaced and not followed, because another user may have created it.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -14,8 +14,8 @@ use anyhow::{Context, anyhow};
 use crate::folder::{Folder, NewFile};
 use crate::special_file::{is_special, open_special};
 
-/// A new file without its name, which [`WholeFile::put_in_place`] gives it. If the value is dropped without this call, the
-/// file is removed.
+/// A new file without its name, which [`WholeFile::put_in_place`] gives it. If the value is dropped without this call,
+/// the file is removed.
 pub struct WholeFile {
     new: NewFile,
     name: OsString,
@@ -56,7 +56,10 @@ impl WholeFile {
         placed.map_err(|error| write_error(&path, &error))?;
         to_sync.sync_all().map_err(|error| {
             let path = path.display();
-            anyhow!("{path}: is in place, but its folder cannot be synced: {error}: a power loss may bring the old file back")
+            anyhow!(
+                "{path}: is in place, but its folder cannot be synced: {error}: a power loss may bring the old \
+                     file back"
+            )
         })
     }
 }

@@ -92,8 +92,8 @@ where
 }
 
 /// Creates a batch of `len` requests for one operation, between guards. `visit_guard` gets the responses to the guards,
-/// with the position of the guard among all guards. After a reconnect, both visitors get the responses from the first on
-/// again.
+/// with the position of the guard among all guards. After a reconnect, both visitors get the responses from the first
+/// on again.
 pub(super) fn between<R: TypedRequest>(
     guards: Guards,
     op: Op,
@@ -141,8 +141,8 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         !self.op.has_effects()
     }
 
-    /// Marks requests as unsent, so that they are sent again on a new connection: those without a response or, in a batch
-    /// with guards, all.
+    /// Marks requests as unsent, so that they are sent again on a new connection: those without a response or, in a
+    /// batch with guards, all.
     pub(super) fn resend(&mut self) {
         if self.guards.is_some() {
             self.received = 0;

@@ -1,7 +1,7 @@
 //! A client of a cluster, which sends each request to a node that has the key's slot.
 //!
-//! In: keys, and the addresses of some nodes. Out: values, in the order of the keys. The client learns the topology from
-//! the nodes, and reads it again when a node responds with the status Moved or cannot be reached.
+//! In: keys, and the addresses of some nodes. Out: values, in the order of the keys. The client learns the topology
+//! from the nodes, and reads it again when a node responds with the status Moved or cannot be reached.
 
 mod ordered;
 
@@ -47,9 +47,9 @@ const CONNECTIONS_MAX: usize = 512;
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
     /// The options of the connections to nodes. The number of retries does not matter, because a call is sent to
-    /// another node instead. [`Options::call_timeout`] is the maximum time of each request to one node. After this time,
-    /// a call that all nodes of a slot have failed to answer is not attempted again, and after twice this time, a call ends,
-    /// whatever its nodes do.
+    /// another node instead. [`Options::call_timeout`] is the maximum time of each request to one node. After this
+    /// time, a call that all nodes of a slot have failed to answer is not attempted again, and after twice this time, a
+    /// call ends, whatever its nodes do.
     pub client: Options,
     /// Whether requests are sent to replicas first. Without it, requests are sent to a replica only if the primary
     /// cannot be reached.
@@ -57,8 +57,8 @@ pub struct ClusterOptions {
     /// The zone of this process. Nodes of this zone are preferred to other nodes with the same role.
     pub zone: Option<String>,
     /// The maximum number of attempts of a call. In each attempt, all nodes of a slot are tried until one answers. A
-    /// response that another node has the slot also counts as an attempt. 10 by default, which takes about 1 s if all nodes
-    /// fail at once.
+    /// response that another node has the slot also counts as an attempt. 10 by default, which takes about 1 s if all
+    /// nodes fail at once.
     pub attempts: u32,
 }
 
@@ -92,8 +92,8 @@ impl ClusterClient {
     /// Connects to a cluster. The topology is read from the first of these nodes that can be reached.
     ///
     /// # Errors
-    /// [`ClientError`]: the error of the last node if no node can be reached, or the first other error of a node, such as
-    /// [`ClientError::LoginFailed`], or [`ClientError::Configuration`] if a server is not a node of a cluster.
+    /// [`ClientError`]: the error of the last node if no node can be reached, or the first other error of a node, such
+    /// as [`ClientError::LoginFailed`], or [`ClientError::Configuration`] if a server is not a node of a cluster.
     pub fn connect<A: AsRef<OsStr>>(seeds: &[A]) -> Result<ClusterClient, ClientError> {
         ClusterClient::connect_with(seeds, &ClusterOptions::default())
     }
@@ -117,8 +117,8 @@ impl ClusterClient {
         &self.routes.topology
     }
 
-    /// Returns the end of a call that starts now. Each request to a node has the whole time-out of a request as long as no
-    /// node has used up its time, so that a slow node answers, and there is time for another node if it does not.
+    /// Returns the end of a call that starts now. Each request to a node has the whole time-out of a request as long as
+    /// no node has used up its time, so that a slow node answers, and there is time for another node if it does not.
     fn deadline(&self) -> Deadline {
         Deadline::after(self.options.client.call_timeout.map(|timeout| timeout.saturating_mul(2)))
     }
@@ -161,8 +161,8 @@ impl ClusterClient {
         Ok(visit(self.get(key)?.as_deref()))
     }
 
-    /// Passes the values of many keys to `visit`, in the order of the keys, each with the position of its key in `keys`,
-    /// after all values have arrived.
+    /// Passes the values of many keys to `visit`, in the order of the keys, each with the position of its key in
+    /// `keys`, after all values have arrived.
     ///
     /// # Errors
     /// The errors of [`ClusterClient::get_many`].
@@ -219,9 +219,9 @@ impl ClusterClient {
         })
     }
 
-    /// Makes a call for all items, which are slots with any data: groups the items by the nodes of their slots, makes one
-    /// call to each node, at the same time, and passes each result to `answered`. Repeats calls that fail although another
-    /// node or the same node may answer later, until the deadline.
+    /// Makes a call for all items, which are slots with any data: groups the items by the nodes of their slots, makes
+    /// one call to each node, at the same time, and passes each result to `answered`. Repeats calls that fail although
+    /// another node or the same node may answer later, until the deadline.
     fn answer_all<X: Copy + Send + Sync, T: Send>(
         &mut self,
         mut pending: Vec<(u16, X)>,
@@ -284,8 +284,8 @@ impl ClusterClient {
         }
     }
 
-    /// Removes the nodes of a pending slot from the nodes to avoid if all of them are avoided. Returns whether there is a
-    /// pending slot with only such nodes.
+    /// Removes the nodes of a pending slot from the nodes to avoid if all of them are avoided. Returns whether there is
+    /// a pending slot with only such nodes.
     fn retry_failed_nodes<X>(&self, pending: &[(u16, X)], avoided: &mut HashSet<Address>) -> bool {
         let primaries: HashSet<u16> = pending.iter().map(|(slot, _)| self.routes.owner(*slot)).collect();
         let mut have_all_failed = false;
@@ -356,9 +356,9 @@ impl ClusterClient {
         address.tcp().is_some_and(|tcp| tcp.tls) && !self.seeds.contains(address)
     }
 
-    /// Reads the topology from the first node that can be reached. Nodes of `first` are asked first, then the nodes that
-    /// the client is connected to, the other nodes of the topology, and the seeds. Other nodes of `avoided` are not asked.
-    /// An older topology than the current one is ignored. Ends at the deadline.
+    /// Reads the topology from the first node that can be reached. Nodes of `first` are asked first, then the nodes
+    /// that the client is connected to, the other nodes of the topology, and the seeds. Other nodes of `avoided` are
+    /// not asked. An older topology than the current one is ignored. Ends at the deadline.
     fn learn(&mut self, first: &[Address], avoided: &HashSet<Address>, deadline: Deadline) -> Result<(), ClientError> {
         let mut connected: Vec<Address> = first.to_vec();
         connected.extend(self.connections.keys().filter(|address| !avoided.contains(address)).cloned());
@@ -395,7 +395,8 @@ impl ClusterClient {
         Err(reported.unwrap_or_else(no_seeds))
     }
 
-    /// Closes the connections to servers that are neither nodes of the topology nor seeds. They may have an old topology.
+    /// Closes the connections to servers that are neither nodes of the topology nor seeds. They may have an old
+    /// topology.
     fn close_other_connections(&mut self) {
         let kept: HashSet<&Address> = self.routes.addresses().iter().chain(&self.seeds).collect();
         self.connections.retain(|address, _| kept.contains(address));
@@ -460,8 +461,8 @@ struct Answered<X, T> {
     result: Result<T, ClientError>,
 }
 
-/// Returns whether another node may answer after this error: this node cannot be reached, or is overloaded. A signal that
-/// ends a call ends it for all nodes.
+/// Returns whether another node may answer after this error: this node cannot be reached, or is overloaded. A signal
+/// that ends a call ends it for all nodes.
 fn is_connection_error(error: &ClientError) -> bool {
     match error {
         ClientError::Io { error, .. } => error.kind() != io::ErrorKind::Interrupted,

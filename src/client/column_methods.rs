@@ -1,8 +1,8 @@
 //! The methods of both clients for the columns of typed tables, written once for both.
 //!
-//! In: keys, and names of columns. Out: rows of these columns. A client selects columns once for each connection. If the
-//! server has replaced its table by a table with another schema, the client requests the schema, selects the columns
-//! again, and repeats the requests that the new table has answered. The macro expands as in
+//! In: keys, and names of columns. Out: rows of these columns. A client selects columns once for each connection. If
+//! the server has replaced its table by a table with another schema, the client requests the schema, selects the
+//! columns again, and repeats the requests that the new table has answered. The macro expands as in
 //! [`methods`](super::methods).
 
 use std::sync::Arc;
@@ -118,13 +118,13 @@ macro_rules! impl_column_methods {
                 Ok(Some(values))
             }
 
-            /// Sends requests of one operation, which must have no effects, together with requests for the table's schema
-            /// and generation. Returns the decoded responses in the order of the requests, and the schema of the table that
-            /// has sent them, or `None` if the table has no schema. If the server replaces its table during the call, the
-            /// call repeats requests that may have been answered from several tables.
+            /// Sends requests of one operation, which must have no effects, together with requests for the table's
+            /// schema and generation. Returns the decoded responses in the order of the requests, and the schema of the
+            /// table that has sent them, or `None` if the table has no schema. If the server replaces its table during
+            /// the call, the call repeats requests that may have been answered from several tables.
             ///
-            /// The call takes one round trip for each 65,536 requests. The responses come from tables with the same schema,
-            /// and those of each 65,536 requests from one table.
+            /// The call takes one round trip for each 65,536 requests. The responses come from tables with the same
+            /// schema, and those of each 65,536 requests from one table.
             ///
             /// # Errors
             /// [`ClientError::TableUnstable`], and the errors of [`Self::call`].
@@ -163,9 +163,9 @@ macro_rules! impl_column_methods {
                 Ok((outputs, schema))
             }
 
-            /// Sends a batch of requests, and returns the schema of the table that has answered all of them. If there were
-            /// several tables, sends all requests again. `visit` then gets the responses from the first on again, as after
-            /// a reconnect.
+            /// Sends a batch of requests, and returns the schema of the table that has answered all of them. If there
+            /// were several tables, sends all requests again. `visit` then gets the responses from the first on again,
+            /// as after a reconnect.
             $($async)? fn exchange_with_table<R: TypedRequest>(
                 &mut self,
                 op: Op,
@@ -193,12 +193,12 @@ macro_rules! impl_column_methods {
             /// Returns some columns of the rows of many keys, in the order of the keys. The server sends only these
             /// columns. Requests are pipelined as in [`Self::get_many`].
             ///
-            /// If the server replaces its table by a table with other columns, the call continues with the new table, as
-            /// long as it has the requested columns. All returned rows have the same schema.
+            /// If the server replaces its table by a table with other columns, the call continues with the new table,
+            /// as long as it has the requested columns. All returned rows have the same schema.
             ///
             /// # Errors
-            /// [`ClientError::NoSchema`] if the table has no schema, [`ClientError::Columns`] if it does not have one of
-            /// the columns, and the errors of [`Self::get_many`].
+            /// [`ClientError::NoSchema`] if the table has no schema, [`ClientError::Columns`] if it does not have one
+            /// of the columns, and the errors of [`Self::get_many`].
             pub $($async)? fn get_projected<'k, K: Into<Key<'k>> + Copy>(
                 &mut self,
                 keys: &[K],
@@ -284,8 +284,9 @@ macro_rules! impl_column_methods {
                     None => self.open_connection(deadline)$($await)*?,
                 };
                 let (positions, rows) = lookup.begin(selected);
-                let is_selected =
-                    |current: &Option<Arc<SelectedColumns>>| current.as_ref().is_some_and(|at| Arc::ptr_eq(at, selected));
+                let is_selected = |current: &Option<Arc<SelectedColumns>>| {
+                    current.as_ref().is_some_and(|at| Arc::ptr_eq(at, selected))
+                };
                 let mut failed = Ok(());
                 if !is_selected(&connection.pipeline.selected) {
                     let select = Select::new(&selected.projection);

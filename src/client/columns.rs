@@ -235,8 +235,8 @@ impl ColumnLookup {
         if self.changes > TABLE_CHANGES_MAX { Err(self.changes) } else { Ok(()) }
     }
 
-    /// Begins an attempt to request these columns. Returns the positions of the keys to request, and the rows. Rows that
-    /// were received with other columns are requested again.
+    /// Begins an attempt to request these columns. Returns the positions of the keys to request, and the rows. Rows
+    /// that were received with other columns are requested again.
     pub(super) fn begin(&mut self, selected: &Arc<SelectedColumns>) -> (&[usize], &mut ProjectedRows) {
         let is_same = |rows: &ProjectedRows| rows.schema().id() == selected.schema().id();
         self.rows = self.rows.take().filter(is_same);
@@ -256,8 +256,8 @@ impl ProjectedRows {
         ProjectedRows { selected, bytes: Vec::new(), places: vec![Place::Pending; key_count] }
     }
 
-    /// Combines the rows that several servers sent. Each part has the positions of its keys among all keys. Returns `None`
-    /// if there is no part, or if the rows of the parts have different columns.
+    /// Combines the rows that several servers sent. Each part has the positions of its keys among all keys. Returns
+    /// `None` if there is no part, or if the rows of the parts have different columns.
     #[cfg(feature = "cluster")]
     pub(super) fn combine(key_count: usize, parts: Vec<(Vec<usize>, ProjectedRows)>) -> Option<ProjectedRows> {
         let (_, first) = parts.first()?;

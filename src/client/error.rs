@@ -16,8 +16,9 @@ use crate::typed::ColumnError;
 ///
 /// After [`ClientError::Server`], [`ClientError::AuthenticationRequired`], [`ClientError::NotPermitted`],
 /// [`ClientError::KeyLen`], [`ClientError::MixedKeys`], [`ClientError::NoSchema`], [`ClientError::Columns`], and
-/// [`ClientError::TableUnstable`], the connection remains open. The connection also remains open if a call of `authenticate` fails because the server rejects the login ([`ClientError::LoginFailed`]). After
-/// any other error of a request, the connection is closed, and the next call reconnects.
+/// [`ClientError::TableUnstable`], the connection remains open. The connection also remains open if a call of
+/// `authenticate` fails because the server rejects the login ([`ClientError::LoginFailed`]). After any other error of a
+/// request, the connection is closed, and the next call reconnects.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -198,8 +199,8 @@ pub enum ClientError {
     },
     /// Another node of the cluster has the row of a key.
     #[error(
-        "{server}: another node of the cluster serves the slot of {request}: read the topology (Client::topology), and send \
-         the request to the primary of the slot"
+        "{server}: another node of the cluster serves the slot of {request}: read the topology (Client::topology), \
+         and send the request to the primary of the slot"
     )]
     Moved {
         /// The address of the server.

@@ -504,7 +504,13 @@ macro_rules! impl_client {
 
         impl PoolMember for $Client {
             fn unconnected(target: &Arc<Target>) -> Self {
-                $Client { target: Arc::clone(target), login: None, columns: ColumnsCache::default(), call_end: None, connection: None }
+                $Client {
+                    target: Arc::clone(target),
+                    login: None,
+                    columns: ColumnsCache::default(),
+                    call_end: None,
+                    connection: None,
+                }
             }
 
             fn target(&self) -> &Arc<Target> {

@@ -9,13 +9,14 @@
 //! - `blocking` and `asynchronous` define the two clients and their connections. `methods` implements both clients, and
 //!   `column_methods` their lookups of columns. `columns` defines the rows that lookups of columns return.
 //! - `cluster` is the client of a cluster, which has a connection to each node.
-//! - `request` encodes each request and decodes its response. `rows` defines iterators, which request rows page by page.
+//! - `request` encodes each request and decodes its response. `rows` defines iterators, which request rows page by
+//!   page.
 //! - `batch` keeps many requests in flight. `retry` decides whether a call is retried.
-//! - `address` parses addresses. `login` holds a user and the source of the password. `target` combines the address, the
-//!   login, and the options; all connections of a client or pool have one target.
-//! - `socket` connects to Unix sockets and TCP ports. `transport` holds a connection's unsent requests and received bytes,
-//!   and moves them through a session of `tls` if the connection uses TLS. `server_user` checks the server's user, and
-//!   whether other users could replace the socket.
+//! - `address` parses addresses. `login` holds a user and the source of the password. `target` combines the address,
+//!   the login, and the options; all connections of a client or pool have one target.
+//! - `socket` connects to Unix sockets and TCP ports. `transport` holds a connection's unsent requests and received
+//!   bytes, and moves them through a session of `tls` if the connection uses TLS. `server_user` checks the server's
+//!   user, and whether other users could replace the socket.
 
 mod address;
 #[cfg(feature = "tokio")]

@@ -70,7 +70,8 @@ fn problem_if_named(named: &str, uid: u32, own_uid: u32) -> Option<String> {
             Ok(Some(user)) => user.uid.as_raw(),
             Ok(None) => {
                 return Some(format!(
-                    "the server runs as {}, and there is no user {named:?}: give a name that `getent passwd` lists, or a number",
+                    "the server runs as {}, and there is no user {named:?}: give a name that `getent passwd` lists, \
+                     or a number",
                     name_of(uid)
                 ));
             }

@@ -82,7 +82,8 @@ pub(super) fn set_timeout(socket: impl AsFd, which: Timeout, timeout: Option<Dur
 /// Minimum time-out of an attempt to connect. The standard library rejects 0.
 const TIMEOUT_MIN: Duration = Duration::from_micros(1);
 
-/// Tries the addresses of the host in turn, and blocks the calling thread until the server's kernel accepts the connection.
+/// Tries the addresses of the host in turn, and blocks the calling thread until the server's kernel accepts the
+/// connection.
 pub(super) fn connect_tcp(server: &Address, tcp: &TcpAddress, deadline: Deadline) -> Result<TcpStream, ClientError> {
     let found = (&*tcp.host, tcp.port).to_socket_addrs().map_err(|error| unresolved(server, tcp, &error))?;
     let mut failure = no_address();

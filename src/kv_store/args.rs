@@ -360,9 +360,9 @@ impl From<ClientLimitArgs> for Limits {
     }
 }
 
-/// How long a node that follows a store still serves the slots that a new topology assigns to other nodes: this number of
-/// polls, but not less than the minimum. A wait between two polls is at most one and a half of the option, and a node
-/// that cannot reach the store needs more.
+/// How long a node that follows a store still serves the slots that a new topology assigns to other nodes: this number
+/// of polls, but not less than the minimum. A wait between two polls is at most one and a half of the option, and a
+/// node that cannot reach the store needs more.
 const RETAINED_POLLS: u32 = 4;
 const RETAINED_FOR_MIN: Duration = Duration::from_secs(5);
 
@@ -424,7 +424,13 @@ pub(crate) struct TlsArgs {
     #[arg(long, value_name = "FILE", requires = "tls")]
     tls_ca: Option<PathBuf>,
     /// Disconnect a client whose TLS handshake takes longer than this
-    #[arg(long, value_name = "SECONDS", requires = "tls", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        requires = "tls",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..),
+    )]
     tls_handshake_timeout: u32,
 }
 

@@ -67,7 +67,8 @@ pub(crate) fn check(inherited: &Inherited, listen: &ListenArgs, has_tls: bool) -
         && passed != *requested
     {
         bail!(
-            "systemd passed a socket on {}, but --socket is {}: leave --socket out, or change ListenStream= of the .socket unit",
+            "systemd passed a socket on {}, but --socket is {}: leave --socket out, or change ListenStream= of the \
+             .socket unit",
             passed.display(),
             requested.display()
         );
@@ -76,7 +77,8 @@ pub(crate) fn check(inherited: &Inherited, listen: &ListenArgs, has_tls: bool) -
         && passed != requested
     {
         bail!(
-            "systemd passed a socket on {passed}, but --tcp is {requested}: leave --tcp out, or change ListenStream= of the .socket unit"
+            "systemd passed a socket on {passed}, but --tcp is {requested}: leave --tcp out, or change ListenStream= \
+             of the .socket unit"
         );
     }
     if listen.tcp_exposed && !has_tls && listen.tcp.or(inherited.tcp_address()).is_none() {

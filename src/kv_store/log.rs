@@ -117,7 +117,8 @@ pub(crate) fn start(format: LogFormat) -> io::Result<Log> {
     }
     for part in invalid {
         warn!(
-            "RUST_LOG contains {part:?}, which is ignored: set a level, such as debug, or TARGET=LEVEL, such as zero_kv=debug"
+            "RUST_LOG contains {part:?}, which is ignored: set a level, such as debug, or TARGET=LEVEL, such as \
+             zero_kv=debug"
         );
     }
     Ok(Log { queue })

@@ -16,7 +16,13 @@ pub(crate) struct PublishedArgs {
     /// Serve the newest generation of the table that was published at this URL (`zkv publish`), such as
     /// s3://bucket/users or file:///srv/users, instead of --db. Credentials are read from the environment variables of
     /// the store, such as AWS_ACCESS_KEY_ID
-    #[arg(long, value_name = "URL", requires = "cache", conflicts_with_all = ["db", "positional"], value_parser = parse_url)]
+    #[arg(
+        long,
+        value_name = "URL",
+        requires = "cache",
+        conflicts_with_all = ["db", "positional"],
+        value_parser = parse_url,
+    )]
     pub(crate) from: Option<String>,
     /// Keep fetched generations in this folder. A server that starts again serves from it without waiting for the store
     #[arg(long, value_name = "FOLDER", requires = "from")]
@@ -32,7 +38,13 @@ pub(crate) struct PublishedArgs {
     #[arg(long, value_name = "RATE", requires = "from", value_parser = parse_rate)]
     fetch_bandwidth: Option<u64>,
     /// Keep this many generations in the folder, so that a rollback needs no download
-    #[arg(long, value_name = "N", requires = "from", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "from",
+        default_value_t = 3,
+        value_parser = clap::value_parser!(u16).range(1..),
+    )]
     keep: u16,
     /// Use this name for the server in reports to the store and in the topology of a cluster [default: the name of the
     /// machine]
@@ -62,13 +74,14 @@ mod following {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::path::Path;
     use std::sync::mpsc::{Receiver, Sender, channel};
-    use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+    use std::sync::{Arc, Mutex};
     use std::thread;
     use std::time::Duration;
 
     use anyhow::{Context, anyhow};
     use tokio::sync::oneshot;
     use tracing::{error, info, warn};
+    use zero_kv::cli::unpoisoned;
     use zero_kv::cluster::{SlotSet, Topology};
     use zero_kv::publish::{
         Change, ClusterMember, FailureKind, FollowControl, FollowOptions, Follower, Manifest, Polled, PublishError,
@@ -309,10 +322,6 @@ mod following {
                 control.end_reload(attempt.number, outcome.clone());
             }
         }
-    }
-
-    fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(mut follower: Follower, serving: Serving) {

@@ -86,7 +86,13 @@ pub(crate) struct MergeArgs {
     #[arg(required = true, value_name = "TABLE", help_heading = "Input")]
     pub(crate) tables: Vec<PathBuf>,
     /// Choose what happens to a key that several tables have
-    #[arg(long, value_name = "POLICY", default_value = "error", value_parser = one_of(DUPLICATES), help_heading = "Rows")]
+    #[arg(
+        long,
+        value_name = "POLICY",
+        default_value = "error",
+        value_parser = one_of(DUPLICATES),
+        help_heading = "Rows",
+    )]
     duplicates: Duplicates,
     #[command(flatten)]
     slots: SlotArgs,
@@ -159,7 +165,8 @@ struct RowArgs {
     /// list(f32), list(f32,128); a `?` after a type allows null
     #[arg(long, value_name = "NAME:TYPE,…", value_parser = types, conflicts_with_all = ["value", "delete_marker"])]
     types: Option<Types>,
-    /// Convert the values of the base's columns whose types have changed; a value that does not fit exactly is a bad row
+    /// Convert the values of the base's columns whose types have changed; a value that does not fit exactly is a bad
+    /// row
     #[arg(long, requires = "base")]
     cast: bool,
     /// Choose the kind of the keys [default: the kind of the base's keys; u64 without --base]
@@ -323,8 +330,8 @@ impl Args {
         }
         if options.slots.is_some_and(|slots| slots != SlotRange::ALL) && self.publishes() {
             return Err(usage_error(
-                "--to cannot be used with --slots, because a published table has all slots: divide the table with --shards, \
-                 or publish all shards together with zkv publish",
+                "--to cannot be used with --slots, because a published table has all slots: divide the table with \
+                 --shards, or publish all shards together with zkv publish",
             ));
         }
         Ok(options)
@@ -414,8 +421,8 @@ impl BakeArgs {
         options.slots = self.slots.slots;
         if options.slots.is_some() && rows.keys == Some(Keys::Auto) && input.base.is_none() {
             return Err(usage_error(
-                "with --slots, give --keys u64 or --keys bytes: the rows of these slots do not decide which keys the whole \
-                 table has",
+                "with --slots, give --keys u64 or --keys bytes: the rows of these slots do not decide which keys the \
+                 whole table has",
             ));
         }
         self.output.fill(options);

@@ -7,7 +7,7 @@
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use signal_hook::consts::SIGXFSZ;
 use signal_hook::{flag, iterator};
 use zero_kv::bake::{BakeError, Cancel};
 use zero_kv::cli::stop_signals::{self, ArrivedSignal};
+use zero_kv::cli::unpoisoned;
 
 use crate::progress::ProgressDisplay;
 
@@ -57,7 +58,7 @@ impl Signals {
     pub(crate) fn bake_ended(self) -> ArrivedSignal {
         drop(self.running);
         // The mutex stays locked until the process ends, so the watcher thread can no longer end the process.
-        std::mem::forget(lock(&self.ending));
+        std::mem::forget(unpoisoned(&self.ending));
         self.arrived
     }
 }
@@ -78,11 +79,12 @@ impl Watcher {
         if self.ended.recv_timeout(GRACE) != Err(RecvTimeoutError::Timeout) {
             return;
         }
-        let ending = lock(&self.ending);
+        let ending = unpoisoned(&self.ending);
         // `abandon` returns false if the new file is already in place. In that case, the main thread is about to report
         // the result and to end the process.
         if self.cancel.abandon() {
-            // Nobody may read standard error. Another thread may even wait in a write to it, and have locked the display.
+            // Nobody may read standard error. Another thread may even wait in a write to it, and have locked the
+            // display.
             if stop_signals::is_stderr_writable() {
                 self.live.clear();
                 let _ = writeln!(io::stderr(), "baker: {}", BakeError::Canceled);
@@ -91,8 +93,4 @@ impl Watcher {
         }
         drop(ending);
     }
-}
-
-fn lock(ending: &Mutex<()>) -> MutexGuard<'_, ()> {
-    ending.lock().unwrap_or_else(PoisonError::into_inner)
 }

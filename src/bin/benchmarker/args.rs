@@ -90,13 +90,24 @@ pub(crate) struct Args {
     #[arg(long, help_heading = OPERATIONS)]
     pub(crate) verify: bool,
     /// Send this many requests per second on a schedule, and measure latency from the scheduled time
-    #[arg(long, help_heading = LOAD, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(
+        long,
+        help_heading = LOAD,
+        value_name = "REQUESTS",
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000),
+    )]
     pub(crate) rate: Option<u64>,
     /// Find the highest rate whose p99 latency is at most --p99-us, by measuring different rates for --seconds each
     #[arg(long, help_heading = MEASUREMENTS, conflicts_with_all = ["rate", "ceiling", "memory", "report", "hdr"])]
     pub(crate) sweep: bool,
     /// Set the maximum p99 latency for --sweep, in microseconds [default: 1000]
-    #[arg(long, help_heading = MEASUREMENTS, value_name = "MICROSECONDS", requires = "sweep", value_parser = parse_positive_us)]
+    #[arg(
+        long,
+        help_heading = MEASUREMENTS,
+        value_name = "MICROSECONDS",
+        requires = "sweep",
+        value_parser = parse_positive_us,
+    )]
     p99_us: Option<f64>,
     /// Alternately measure the server and a built-in server, which sends responses of the same mean length without
     /// looking keys up, and report the ratio of the two request rates
@@ -153,7 +164,8 @@ impl Args {
         self.check_columns()?;
         if self.ceiling && self.protocol == Protocol::Resp {
             return conflict(
-                "the argument '--ceiling' cannot be used with '--protocol resp': its server supports only native requests",
+                "the argument '--ceiling' cannot be used with '--protocol resp': its server supports only native \
+                 requests",
             );
         }
         if let Some(rate) = self.rate
@@ -189,8 +201,8 @@ impl Args {
                 Err((ErrorKind::ArgumentConflict, message))
             }
             (Some(Op::Hmget), _) if self.miss_ratio > 0.0 => conflict(
-                "the argument '--op hmget' cannot be used with '--miss-ratio': the reply for an absent key looks like a \
-                 row of nulls",
+                "the argument '--op hmget' cannot be used with '--miss-ratio': the reply for an absent key looks like \
+                 a row of nulls",
             ),
             (Some(Op::GetColumns), _) if self.ceiling => conflict(
                 "the argument '--ceiling' cannot be used with '--op get_columns': its server does not select columns",

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use rustix::time::{
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use zero_kv::Lookup;
+use zero_kv::cli::unpoisoned;
 use zero_kv::client::AsyncStream;
 
 use crate::keys::{KeyDraw, Pipeline, Table};
@@ -130,7 +131,7 @@ impl Client {
             if now >= clock.end && schedule.is_late(now, clock) {
                 let (pipelines, first_due) = schedule.unsent(clock);
                 let waited = now.saturating_duration_since(first_due);
-                lock(tally).count_unsent(pipelines, plan.pipeline_requests, waited, schedule.interval());
+                unpoisoned(tally).count_unsent(pipelines, plan.pipeline_requests, waited, schedule.interval());
                 return Ok(());
             }
             schedule.wait_until(due).await.map_err(|error| format!("the timer failed: {error}"))?;
@@ -159,7 +160,7 @@ impl Client {
         self.sent_bytes = 0;
         let ended = poll_fn(|context| self.poll_exchange(context, table)).await;
         let finished = Instant::now();
-        let mut tally = lock(tally);
+        let mut tally = unpoisoned(tally);
         tally.wrong_responses += self.reader.counts.wrong;
         ended?;
         self.responses_before += self.reader.counts.responses as u64;
@@ -207,10 +208,6 @@ impl Client {
     fn closed_error(&self) -> String {
         format!("the server closed the connection {}", self.progress())
     }
-}
-
-pub(crate) fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
-    tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const NS_PER_SECOND: u128 = 1_000_000_000;

@@ -1,7 +1,7 @@
 //! The encoding of expected responses, and of requests for columns.
 //!
-//! In: a row, and for columns, the schema of the file. Out: the bytes of requests and of the response with only this row.
-//! This module looks nothing up.
+//! In: a row, and for columns, the schema of the file. Out: the bytes of requests and of the response with only this
+//! row. This module looks nothing up.
 
 use std::io::Write;
 use std::path::Path;

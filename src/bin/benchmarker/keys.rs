@@ -71,7 +71,8 @@ impl Table {
     /// determines the op of the requests.
     ///
     /// # Errors
-    /// Fails if a row is damaged or malformed, or if the distribution is [`Distribution::Zipf`] and does not support this many rows.
+    /// Fails if a row is damaged or malformed, or if the distribution is [`Distribution::Zipf`] and does not support
+    /// this many rows.
     pub(crate) fn new(
         store: MappedStore,
         protocol: Protocol,

@@ -9,12 +9,13 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use zero_kv::cli::stderr::live_bar;
+use zero_kv::cli::unpoisoned;
 use zero_kv::client::{AsyncStream, Options};
 use zero_kv::protocol::native::{RESPONSE_HEADER_LEN_BYTES, ResponseHeader, Status};
 use zerocopy::IntoBytes;
 
 use crate::canned::Canned;
-use crate::client::{Client, lock};
+use crate::client::Client;
 use crate::keys::Table;
 use crate::mix::OpMix;
 use crate::tally::{Interval, Tally};
@@ -134,7 +135,7 @@ impl Record {
     /// Adds the counts of all tallies to the totals, resets the tallies, and begins the next interval.
     fn collect(&mut self, tallies: &[Mutex<Tally>]) {
         let mut tally = Tally::new();
-        tallies.iter().for_each(|each| tally.add(&std::mem::replace(&mut *lock(each), Tally::new())));
+        tallies.iter().for_each(|each| tally.add(&std::mem::replace(&mut *unpoisoned(each), Tally::new())));
         self.tally.add(&tally);
         let now = Instant::now();
         if self.interval.is_some() && now > self.interval_started {
@@ -167,7 +168,7 @@ async fn run_client(
 /// Returns the number of requests and the number of wrong responses so far. The function is cheap, because it does not
 /// read the histograms.
 fn requests_and_wrong(record: &Record, tallies: &[Mutex<Tally>]) -> (u64, u64) {
-    let each = tallies.iter().map(lock).map(|tally| (tally.requests, tally.wrong_responses));
+    let each = tallies.iter().map(unpoisoned).map(|tally| (tally.requests, tally.wrong_responses));
     let collected = (record.tally.requests, record.tally.wrong_responses);
     each.fold(collected, |sum, tally| (sum.0 + tally.0, sum.1 + tally.1))
 }

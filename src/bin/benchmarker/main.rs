@@ -1,9 +1,9 @@
 //! `benchmarker`: saturates a server with requests and measures it.
 //!
-//! This file contains the main sequence and the exit status. [`args`] parses the command line into a plan. [`keys`] draws
-//! keys, [`wire`] encodes requests in a protocol, [`encoding`] encodes the expected responses, [`load`] runs the clients,
-//! and [`client`] is one client. [`responses`] checks the responses, [`tally`] counts them, and [`report`] formats the
-//! results.
+//! This file contains the main sequence and the exit status. [`args`] parses the command line into a plan. [`keys`]
+//! draws keys, [`wire`] encodes requests in a protocol, [`encoding`] encodes the expected responses, [`load`] runs the
+//! clients, and [`client`] is one client. [`responses`] checks the responses, [`tally`] counts them, and [`report`]
+//! formats the results.
 
 mod args;
 mod canned;
@@ -75,7 +75,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
     if args.ceiling && table.store.key_kind() == KeyKind::Bytes {
         bail!(
-            "{}: the keys are bytes, but the server of --ceiling supports only numbers: pass a file with keys that are numbers",
+            "{}: the keys are bytes, but the server of --ceiling supports only numbers: pass a file with keys that \
+             are numbers",
             args.db.display()
         );
     }

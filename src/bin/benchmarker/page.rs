@@ -13,7 +13,8 @@ use crate::svg::{Axis, Band, Chart, escaped};
 use crate::tally::Interval;
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --ink: #1d2330; --dim: #667; --grid: #dde1e8; --paper: #fff; --ours: #2563eb; --other: #b45309; }
+:root { color-scheme: light dark; --ink: #1d2330; --dim: #667; --grid: #dde1e8; --paper: #fff; --ours: #2563eb;
+  --other: #b45309; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ef; --dim: #9aa3b2; --grid: #303744; --paper: #14171d; --ours: #6ea0ff; --other: #f0a84a; }
 }
@@ -22,10 +23,13 @@ body { margin: 2rem auto; max-width: 900px; padding: 0 1rem; background: var(--p
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .headline { font-size: 2rem; font-weight: 600; margin: 0; }
 .dim { color: var(--dim); }
-table { border-collapse: collapse; } td, th { padding: .15rem 1.5rem .15rem 0; text-align: left; vertical-align: top; font-weight: normal; }
+table { border-collapse: collapse; }
+td, th { padding: .15rem 1.5rem .15rem 0; text-align: left; vertical-align: top; font-weight: normal; }
 th { color: var(--dim); } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-svg { width: 100%; max-width: 550px; height: auto; } pre { white-space: pre-wrap; overflow-wrap: anywhere; } svg text { fill: var(--dim); font-size: 12px; } svg .label { text-anchor: middle; }
-svg text.ours, svg text.other { stroke: none; } svg text.ours { fill: var(--ours); } svg text.other { fill: var(--other); }
+svg { width: 100%; max-width: 550px; height: auto; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+svg text { fill: var(--dim); font-size: 12px; } svg .label { text-anchor: middle; }
+svg text.ours, svg text.other { stroke: none; } svg text.ours { fill: var(--ours); }
+svg text.other { fill: var(--other); }
 .grid { stroke: var(--grid); } .line { fill: none; stroke-width: 2; } .ours { stroke: var(--ours); }
 .other { stroke: var(--other); } .bar { fill: var(--ours); } .band { opacity: .14; }
 .band.ours { fill: var(--ours); stroke: none; } .band.other { fill: var(--other); stroke: none; }

@@ -1,7 +1,7 @@
 //! The part of the Redis protocol (RESP 2) that the benchmarker uses.
 //!
-//! In: an op and a key, or the head of a reply. Out: an encoded request, or the parsed head. The reply to `GET` is a bulk
-//! string, the reply to `EXISTS` is an integer, and the reply to `ZKV.FLOOR` is an array of a key and a value.
+//! In: an op and a key, or the head of a reply. Out: an encoded request, or the parsed head. The reply to `GET` is a
+//! bulk string, the reply to `EXISTS` is an integer, and the reply to `ZKV.FLOOR` is an array of a key and a value.
 
 use std::io::Write;
 
@@ -186,8 +186,9 @@ fn line_len_bytes(bytes: &[u8]) -> Option<usize> {
     end.map(|end| end + 1).or_else(|| (bytes.len() >= LINE_LEN_MAX_BYTES).then_some(LINE_LEN_MAX_BYTES))
 }
 
-/// Returns the length of the head of a reply, or `None` if the head is incomplete: the first line, or, in the reply to a
-/// `ZKV.FLOOR`, all bytes before the value. If the head is invalid, returns a length with which [`read_head`] rejects it.
+/// Returns the length of the head of a reply, or `None` if the head is incomplete: the first line, or, in the reply to
+/// a `ZKV.FLOOR`, all bytes before the value. If the head is invalid, returns a length with which [`read_head`] rejects
+/// it.
 #[inline]
 pub(crate) fn head_len_bytes(op: Op, bytes: &[u8]) -> Option<usize> {
     let first_len_bytes = line_len_bytes(bytes)?;

@@ -129,8 +129,8 @@ impl Sweep {
                 HumanCount(step.rate)
             ),
             None => format!(
-                "a step has fewer than {PIPELINES_MIN} pipelines, too few for a p99: pass longer --seconds or a shorter \
-                 --pipeline"
+                "a step has fewer than {PIPELINES_MIN} pipelines, too few for a p99: pass longer --seconds or a \
+                 shorter --pipeline"
             ),
         }
     }

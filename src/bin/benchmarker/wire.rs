@@ -37,7 +37,8 @@ impl Protocol {
         }
     }
 
-    /// Returns the length of the head of a response to `op` at the beginning of `bytes`, or `None` if the head is incomplete.
+    /// Returns the length of the head of a response to `op` at the beginning of `bytes`, or `None` if the head is
+    /// incomplete.
     #[inline]
     pub(crate) fn head_len_bytes(self, op: Op, bytes: &[u8]) -> Option<usize> {
         match self {

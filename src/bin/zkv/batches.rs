@@ -218,7 +218,8 @@ pub(crate) fn unescape(text: &[u8]) -> anyhow::Result<Cow<'_, [u8]>> {
                 (digit(high) << 4 | digit(low), 3)
             }
             _ => bail!(
-                "\"{}\" has a backslash that does not begin an escape: use \\n, \\r, \\t, \\0, \\\\, \\\", \\' or \\xHH",
+                "\"{}\" has a backslash that does not begin an escape: use \\n, \\r, \\t, \\0, \\\\, \\\", \\' or \
+                 \\xHH",
                 String::from_utf8_lossy(text).escape_debug()
             ),
         };

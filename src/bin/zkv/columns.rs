@@ -1,7 +1,7 @@
 //! The columns of a typed table that a command writes, and rows as CSV and JSON, with or without columns.
 //!
-//! In: a schema, the names of the chosen columns, and rows. Out: fields of CSV records and JSON objects. This module does
-//! not depend on the source of the rows.
+//! In: a schema, the names of the chosen columns, and rows. Out: fields of CSV records and JSON objects. This module
+//! does not depend on the source of the rows.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -92,8 +92,8 @@ pub(crate) fn text(cell: &Value<'_>) -> Vec<u8> {
     text
 }
 
-/// Returns the text of a cell on one line, for people. Null is `null`. Backslashes and unprintable characters are escaped,
-/// and in bytes that are not UTF-8, everything except printable ASCII.
+/// Returns the text of a cell on one line, for people. Null is `null`. Backslashes and unprintable characters are
+/// escaped, and in bytes that are not UTF-8, everything except printable ASCII.
 pub(crate) fn line_text(cell: &Value<'_>) -> String {
     if *cell == Value::Null {
         return "null".to_owned();
@@ -197,8 +197,8 @@ impl Serialize for JsonRow<'_> {
     }
 }
 
-/// Writes bytes as a field of a JSON object: text or, if the bytes are not UTF-8, hexadecimal digits in a field whose name
-/// ends in `_hex`.
+/// Writes bytes as a field of a JSON object: text or, if the bytes are not UTF-8, hexadecimal digits in a field whose
+/// name ends in `_hex`.
 fn serialize_bytes<M: SerializeMap>(map: &mut M, name: &str, bytes: &[u8]) -> Result<(), M::Error> {
     match str::from_utf8(bytes) {
         Ok(text) => map.serialize_entry(name, text),

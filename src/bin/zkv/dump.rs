@@ -67,8 +67,8 @@ fn write(
 #[cfg(not(feature = "parquet"))]
 fn write_parquet(_: &File, _: MappedRows<&MappedStore>, _: KeyKind, _: Option<&Columns>) -> anyhow::Result<()> {
     bail!(
-        "this program was built without the feature parquet: build it with the feature parquet or full, or dump the table \
-         as CSV (--format csv)"
+        "this program was built without the feature parquet: build it with the feature parquet or full, or dump the \
+         table as CSV (--format csv)"
     )
 }
 
@@ -105,8 +105,8 @@ fn check_nulls(key: Key<'_>, value: &RowValue<'_>) -> anyhow::Result<()> {
     };
     if let Some((column, _)) = columns.declared().zip(cells).find(is_read_as_null) {
         bail!(
-            "the value of key {} in column {:?} is empty but not null, which CSV cannot express: dump the table as JSON \
-             Lines (--format jsonl)",
+            "the value of key {} in column {:?} is empty but not null, which CSV cannot express: dump the table as \
+             JSON Lines (--format jsonl)",
             DisplayKey(key),
             column.name
         );

@@ -45,8 +45,8 @@ fn is_single(keys: &KeysArgs) -> bool {
 }
 
 /// Looks up all keys, and returns whether all were found. `look_up_batch` looks up one batch, and writes nothing if the
-/// table was replaced. The output of a batch is flushed before the next batch is read, because a program may write a key
-/// and wait for its row.
+/// table was replaced. The output of a batch is flushed before the next batch is read, because a program may write a
+/// key and wait for its row.
 fn look_up_all(
     table: &mut dyn Table,
     keys: &KeysArgs,
@@ -168,8 +168,8 @@ impl RowFormat {
         RowFormat { format: args.format.unwrap_or(Format::Csv), only: args.only, terminator, names_columns: false }
     }
 
-    /// Returns the requested format for the lookup of a single key. The default is the unchanged value, with a line
-    /// end only on a terminal, or in a typed table, the names and values of the columns. Unless an option selects keys or
+    /// Returns the requested format for the lookup of a single key. The default is the unchanged value, with a line end
+    /// only on a terminal, or in a typed table, the names and values of the columns. Unless an option selects keys or
     /// values, CSV and JSON write the whole row, and other formats write only the value.
     pub(crate) fn for_value(args: &OutputArgs) -> RowFormat {
         let format = args.format.unwrap_or(Format::Raw);

@@ -189,8 +189,8 @@ const COMPLETIONS: MoreCompletions = MoreCompletions {
     fish: include_str!("completions/programs.fish"),
 };
 
-/// If the first argument is `bake`, `serve`, or `saturate`, replaces this process by the program of the command, so that
-/// it keeps the process ID and receives all signals. Returns only after an error. Otherwise returns `None`.
+/// If the first argument is `bake`, `serve`, or `saturate`, replaces this process by the program of the command, so
+/// that it keeps the process ID and receives all signals. Returns only after an error. Otherwise returns `None`.
 ///
 /// This function is called before the command line is parsed, because options of the other programs, such as `--db`,
 /// have the same names as options of `zkv`.

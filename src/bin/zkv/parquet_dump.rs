@@ -1,8 +1,8 @@
 //! `zkv dump` as Apache Parquet.
 //!
-//! In: rows. Out: one row group after another. A row group is in memory as a whole. Each column of a typed table becomes
-//! the column of the file from which `baker` makes the same column. The table has the columns `key` and `value` if it is
-//! not typed.
+//! In: rows. Out: one row group after another. A row group is in memory as a whole. Each column of a typed table
+//! becomes the column of the file from which `baker` makes the same column. The table has the columns `key` and `value`
+//! if it is not typed.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
 //! `zkv info`, `zkv ping`, `zkv reload`, and `zkv health`: commands for a server.
 //!
-//! In: a server's address, and a time limit for the whole operation. Out: the fields of the server's Info response, all of
-//! them, or lines for an operator.
+//! In: a server's address, and a time limit for the whole operation. Out: the fields of the server's Info response, all
+//! of them, or lines for an operator.
 
 use std::io::Write;
 use std::sync::mpsc;
@@ -159,8 +159,8 @@ fn problems(info: &Info, stale_after: Option<Duration>) -> Vec<String> {
     problems
 }
 
-/// Returns a message if a server that follows a published table has not read the store for a time, which is 10 polls and
-/// at least 30 s by default.
+/// Returns a message if a server that follows a published table has not read the store for a time, which is 10 polls
+/// and at least 30 s by default.
 fn store_age_problem(info: &Info, stale_after: Option<Duration>) -> Option<String> {
     const AGE_MIN_S: f64 = 30.0;
     const POLLS: f64 = 10.0;

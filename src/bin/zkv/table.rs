@@ -1,7 +1,7 @@
 //! A common interface for lookups on a server, in direct mode, and in a file.
 //!
-//! In: batches of keys, and ranges. Out: results in order, which a visitor receives as borrowed slices. This module does
-//! not depend on output formats. A server may replace its table between two requests, so rows of a typed table are
+//! In: batches of keys, and ranges. Out: results in order, which a visitor receives as borrowed slices. This module
+//! does not depend on output formats. A server may replace its table between two requests, so rows of a typed table are
 //! requested by the names of their columns: the server encodes such rows by the schema that the client selected, or
 //! responds that its schema has changed.
 
@@ -45,7 +45,10 @@ pub(crate) struct TableReplaced;
 
 impl fmt::Display for TableReplaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the server replaced its table by a table with other rows or columns during the lookup: run the command again")
+        f.write_str(
+            "the server replaced its table by a table with other rows or columns during the lookup: run the command \
+             again",
+        )
     }
 }
 

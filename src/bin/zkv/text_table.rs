@@ -1,8 +1,8 @@
 //! Tables of text for people.
 //!
-//! In: rows of cells, which may contain any text. Out: lines, in which each cell is printable, and is shortened if it is
-//! long. Only this module aligns foreign text: the widths of Rust's formatting are 16-bit numbers, so a long text would
-//! cause a panic.
+//! In: rows of cells, which may contain any text. Out: lines, in which each cell is printable, and is shortened if it
+//! is long. Only this module aligns foreign text: the widths of Rust's formatting are 16-bit numbers, so a long text
+//! would cause a panic.
 
 use std::fmt::Write;
 

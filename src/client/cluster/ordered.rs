@@ -1,10 +1,11 @@
 //! Ordered lookups in a cluster.
 //!
-//! In: keys and ranges. Out: the nearest rows, numbers of keys, and rows in key order, of the whole table. Every slot is
-//! asked from one node, all nodes at the same time, and the results are combined. Ordered requests name no slot, so a node
-//! answers them for all rows of its file. Each batch of them is therefore sent between two requests for the slots that the
-//! file has, in one round trip: too few slots are an error, and rows that another node answers for are not counted twice.
-//! The batch also requests the schema of the file, because nodes can serve generations with different schemas.
+//! In: keys and ranges. Out: the nearest rows, numbers of keys, and rows in key order, of the whole table. Every slot
+//! is asked from one node, all nodes at the same time, and the results are combined. Ordered requests name no slot, so
+//! a node answers them for all rows of its file. Each batch of them is therefore sent between two requests for the
+//! slots that the file has, in one round trip: too few slots are an error, and rows that another node answers for are
+//! not counted twice. The batch also requests the schema of the file, because nodes can serve generations with
+//! different schemas.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -41,8 +42,8 @@ pub struct ClusterPage {
 /// Rows, or `None` where there is none, and the schema of each row.
 type RowsWithSchemas = (Vec<Option<Row>>, Vec<Option<Arc<Schema>>>);
 
-/// A request for the row nearest to a key, or for the first or last row. Each node returns the nearest of its rows, and the
-/// nearest of these is the result.
+/// A request for the row nearest to a key, or for the first or last row. Each node returns the nearest of its rows, and
+/// the nearest of these is the result.
 pub trait NearestRow: TypedRequest<Output = Option<Row>> + Copy + Sync {
     /// Returns whether a row with `key` is nearer than a row with the key `than`.
     fn is_nearer(key: &OwnedKey, than: &OwnedKey) -> bool;
@@ -127,9 +128,9 @@ impl ClusterClient {
         Ok(self.call_with_schema(&requests)?.0)
     }
 
-    /// Sends requests for rows of the whole table. Returns their rows, and for each of them the schema of the table that it
-    /// comes from, or `None` if there is no row or if that table has no schema. Rows of different nodes can have different
-    /// schemas.
+    /// Sends requests for rows of the whole table. Returns their rows, and for each of them the schema of the table
+    /// that it comes from, or `None` if there is no row or if that table has no schema. Rows of different nodes can
+    /// have different schemas.
     ///
     /// # Errors
     /// The errors of [`ClusterClient::get`].
@@ -169,7 +170,8 @@ impl ClusterClient {
     /// counts those of the node's slots. Other nodes send no rows.
     ///
     /// # Errors
-    /// The errors of [`ClusterClient::get`], and [`ClientError::MixedKeys`] if the ends of the range are of different kinds.
+    /// The errors of [`ClusterClient::get`], and [`ClientError::MixedKeys`] if the ends of the range are of different
+    /// kinds.
     pub fn count<'k>(&mut self, range: impl KeyBounds<'k>) -> Result<u64, ClientError> {
         let range = KeyRange::from(check_bounds(&range)?);
         let mut keys = 0;
@@ -191,7 +193,8 @@ impl ClusterClient {
         ClusterRows { client: self, rest: Some(KeyRange::from(Bounds::ALL)), page: Vec::new().into_iter() }
     }
 
-    /// Iterates over the rows whose keys are in a range, in key order. No request is sent before the first row is taken.
+    /// Iterates over the rows whose keys are in a range, in key order. No request is sent before the first row is
+    /// taken.
     ///
     /// # Errors
     /// [`ClientError::MixedKeys`] if the ends of the range are of different kinds.
@@ -209,8 +212,8 @@ impl ClusterClient {
         Ok(ClusterRows { client: self, rest, page: Vec::new().into_iter() })
     }
 
-    /// Returns the first rows of a range: as many as all nodes together know to be next. [`ClusterPage::rest`] is the range
-    /// to request next.
+    /// Returns the first rows of a range: as many as all nodes together know to be next. [`ClusterPage::rest`] is the
+    /// range to request next.
     ///
     /// # Errors
     /// The errors of [`ClusterClient::range`] and of [`ClusterClient::get`].
@@ -285,8 +288,8 @@ struct Answers<T> {
     slots: SlotSet,
 }
 
-/// Sends requests to a node that answers for some slots, in batches that are each answered from one file. All files have the
-/// rows of the node's slots.
+/// Sends requests to a node that answers for some slots, in batches that are each answered from one file. All files
+/// have the rows of the node's slots.
 fn ask<R: TypedRequest + Copy>(
     client: &mut Client,
     slots: &SlotSet,
@@ -306,8 +309,8 @@ fn ask<R: TypedRequest + Copy>(
     Ok(answers)
 }
 
-/// Sends requests between two requests for Info, and appends their results. Repeats all of them if the node has replaced its
-/// file in between. Returns the slots and the schema of the file.
+/// Sends requests between two requests for Info, and appends their results. Repeats all of them if the node has
+/// replaced its file in between. Returns the slots and the schema of the file.
 fn ask_one_file<R: TypedRequest + Copy>(
     client: &mut Client,
     requests: &[R],
@@ -352,8 +355,8 @@ struct ServedFile {
 }
 
 impl ServedFile {
-    /// Returns the file that a response to Info describes. If the file has too many ranges of slots for a line, Info also
-    /// has a digit for every four slots.
+    /// Returns the file that a response to Info describes. If the file has too many ranges of slots for a line, Info
+    /// also has a digit for every four slots.
     fn of(info: &Info) -> Result<ServedFile, RequestError> {
         let (digits, ranges) = (info.get("cluster_file_slots_digits"), info.get("cluster_file_slots"));
         let slots = match digits {

@@ -21,8 +21,8 @@ pub struct GetInfo;
 #[derive(Clone, Copy, Debug)]
 pub struct GetGeneration;
 
-/// Requests the topology of the server's cluster, as JSON. The decoded response is `None` if the server is not a node of
-/// a cluster, or has no topology yet.
+/// Requests the topology of the server's cluster, as JSON. The decoded response is `None` if the server is not a node
+/// of a cluster, or has no topology yet.
 #[derive(Clone, Copy, Debug)]
 pub struct GetTopology;
 

@@ -14,8 +14,8 @@ pub(in crate::client) enum TlsSession {}
 
 impl TlsSource {
     pub(in crate::client) fn new(_: &str, _: &TlsOptions) -> Result<TlsSource, String> {
-        Err("this program was built without TLS: build the crate zero-kv with the feature tls, or use the server's Unix \
-             socket"
+        Err("this program was built without TLS: build the crate zero-kv with the feature tls, or use the server's \
+             Unix socket"
             .to_owned())
     }
 

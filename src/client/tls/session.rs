@@ -156,7 +156,8 @@ fn alert_problem(alert: AlertDescription, trust: &Trust) -> String {
     match alert {
         Alert::CertificateRequired | Alert::HandshakeFailure | Alert::BadCertificate if !trust.has_certificate => {
             format!(
-                "the server ended the handshake ({alert:?}); it may require a client certificate: name one with {} and {}",
+                "the server ended the handshake ({alert:?}); it may require a client certificate: name one with {} \
+                 and {}",
                 Setting::CertificateFile,
                 Setting::KeyFile
             )

@@ -43,7 +43,9 @@ const SERVER_OR_FILE: &str = "Server or file";
 #[derive(Parser)]
 #[command(name = "zkv", version, max_term_width = 100)]
 pub(crate) struct Args {
-    #[arg(long, visible_alias = "server", global = true, help_heading = SERVER_OR_FILE, value_name = "ADDRESS", help = format!(
+    #[arg(
+        long, visible_alias = "server", global = true, help_heading = SERVER_OR_FILE, value_name = "ADDRESS",
+        help = format!(
         "Connect to the server at this address: the path of its socket, or zkv+tls://user@host:port \
          [env: {SOCKET_VARIABLE}] [default: {DEFAULT_SOCKET}]"
     ), long_help = format!(
@@ -174,10 +176,20 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_time)]
     pub(crate) seconds: Duration,
     /// Look up this many keys per batch
-    #[arg(long, value_name = "KEYS", default_value_t = 256, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_536))]
+    #[arg(
+        long,
+        value_name = "KEYS",
+        default_value_t = 256,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_536),
+    )]
     pub(crate) batch: usize,
     /// Run this many threads, each with its own connection
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024),
+    )]
     pub(crate) threads: usize,
     /// Write one JSON object on one line
     #[arg(long)]
@@ -192,8 +204,8 @@ pub(crate) struct SlotArgs {
     pub(crate) keys: Vec<std::ffi::OsString>,
 }
 
-/// Parses a time-out or an interval: a number of seconds, or a time with its unit. There is an upper limit, because adding
-/// a longer time to the clock could overflow.
+/// Parses a time-out or an interval: a number of seconds, or a time with its unit. There is an upper limit, because
+/// adding a longer time to the clock could overflow.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     const SECONDS: std::ops::RangeInclusive<f64> = 0.01..=1e6;
     let seconds = text.parse().ok().filter(|seconds| SECONDS.contains(seconds)).map(Duration::from_secs_f64);
@@ -722,7 +734,10 @@ pub(crate) const EXAMPLES: &[CommandExamples] = &[
     ("", &[
         ("Write the value of a key in the table that the local server serves", "zkv get 128512"),
         ("Read a file instead, without a server", "zkv range --from 65 --limit 26 --db storage.db"),
-        ("Log in to a server on another machine", "zkv get 7 --socket zkv+tls://reader@tables.internal:6390 --password-file password"),
+        (
+            "Log in to a server on another machine",
+            "zkv get 7 --socket zkv+tls://reader@tables.internal:6390 --password-file password",
+        ),
         ("Bake a table, and serve it", "zkv bake rows.csv && zkv serve"),
     ]),
     ("get", &[
@@ -758,7 +773,10 @@ pub(crate) const EXAMPLES: &[CommandExamples] = &[
         ("Print the rows that differ between two files", "zkv diff storage.db storage.db --values"),
         ("Count these rows", "zkv diff storage.db storage.db --summary"),
     ]),
-    ("canary", &[("Let servers check 100 keys of the next table before they serve it", "zkv canary storage.db --sample 100 > canaries.csv")]),
+    ("canary", &[(
+        "Let servers check 100 keys of the next table before they serve it",
+        "zkv canary storage.db --sample 100 > canaries.csv",
+    )]),
     ("slot", &[("Print the slots of two keys", "zkv slot user:1 user:2")]),
     ("info", &[("Print the counters of the server as JSON", "zkv info --json")]),
     ("ping", &[("Measure one round trip to a server at a certain address", "zkv ping --socket /tmp/zero-kv.sock")]),
@@ -772,16 +790,34 @@ pub(crate) const EXAMPLES: &[CommandExamples] = &[
         ("Go back to the preceding table", "zkv reload --rollback"),
     ]),
     ("topology", &[("Show the nodes of a cluster, and their slots", "zkv topology show topology.json")]),
-    ("topology show", &[("Show the newest topology of a published table", "zkv topology show s3://tables/users --json")]),
+    ("topology show", &[(
+        "Show the newest topology of a published table",
+        "zkv topology show s3://tables/users --json",
+    )]),
     ("topology check", &[("Check a file", "zkv topology check topology.json")]),
-    ("topology plan", &[("Plan a cluster of two nodes", "zkv topology plan --nodes a=10.0.0.1:6380,b=10.0.0.2:6380 > topology.json")]),
-    ("topology apply", &[("Make a planned topology the newest one of a published table", "zkv topology apply topology.json --to s3://tables/users")]),
-    ("topology watch", &[("Promote replicas of nodes that have not reported for 30 s", "zkv topology watch s3://tables/users --fail-after 30s")]),
+    ("topology plan", &[(
+        "Plan a cluster of two nodes",
+        "zkv topology plan --nodes a=10.0.0.1:6380,b=10.0.0.2:6380 > topology.json",
+    )]),
+    ("topology apply", &[(
+        "Make a planned topology the newest one of a published table",
+        "zkv topology apply topology.json --to s3://tables/users",
+    )]),
+    ("topology watch", &[(
+        "Promote replicas of nodes that have not reported for 30 s",
+        "zkv topology watch s3://tables/users --fail-after 30s",
+    )]),
     ("publish", &[
         ("Publish a file to a bucket", "zkv publish users.db --to s3://tables/users --note nightly"),
-        ("Publish to a folder, for a test without an object store", "zkv publish users.db --to file:///srv/tables/users"),
+        (
+            "Publish to a folder, for a test without an object store",
+            "zkv publish users.db --to file:///srv/tables/users",
+        ),
     ]),
-    ("generations", &[("List the newest generations, and the nodes that serve them", "zkv generations s3://tables/users")]),
+    ("generations", &[(
+        "List the newest generations, and the nodes that serve them",
+        "zkv generations s3://tables/users",
+    )]),
     ("watch", &[
         ("Show the nodes of a table, and what they fetch", "zkv watch s3://tables/users"),
         ("Print the nodes as JSON, for a script", "zkv watch s3://tables/users --once --json"),
@@ -804,10 +840,16 @@ pub(crate) const EXAMPLES: &[CommandExamples] = &[
     ("store", &[("Check a bucket before publishing to it", "zkv store check s3://tables/users")]),
     ("store check", &[("Check a bucket before publishing to it", "zkv store check s3://tables/users")]),
     ("rollout", &[
-        ("Serve generation 42 on one node first, then on all nodes", "zkv rollout s3://tables/users 42 --canary-nodes 1"),
+        (
+            "Serve generation 42 on one node first, then on all nodes",
+            "zkv rollout s3://tables/users 42 --canary-nodes 1",
+        ),
         ("Serve generation 42 on all nodes at the same time", "zkv rollout s3://tables/users 42 --barrier"),
     ]),
     ("bake", &[("Bake rows of key,value into ./storage.db", "zkv bake rows.csv")]),
     ("serve", &[("Serve a file on the default socket", "zkv serve storage.db")]),
-    ("saturate", &[("Saturate the server for 3 s, and compare every value with the file", "zkv saturate --db storage.db --verify --seconds 3")]),
+    ("saturate", &[(
+        "Saturate the server for 3 s, and compare every value with the file",
+        "zkv saturate --db storage.db --verify --seconds 3",
+    )]),
 ];

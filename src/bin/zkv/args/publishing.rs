@@ -18,8 +18,9 @@ pub(crate) enum PublishingCommand {
     ///
     /// The files are verified before the upload, and the stored bytes are compared with them after it. A table without
     /// rows, with at most half of the rows, with the other kind of keys, or with other columns than the preceding
-    /// generation is rejected unless an option allows it. Nodes see the generation only when it is complete. Ctrl-C cancels the command; if it is repeated, it
-    /// continues the upload where it was interrupted, except on file:// URLs.
+    /// generation is rejected unless an option allows it. Nodes see the generation only when it is complete. Ctrl-C
+    /// cancels the command; if it is repeated, it continues the upload where it was interrupted, except on file://
+    /// URLs.
     ///
     /// Exit status: 0 after success, 2 after an error.
     Publish(PublishArgs),
@@ -36,8 +37,8 @@ pub(crate) enum PublishingCommand {
     Watch(WatchNodesArgs),
     /// Make nodes serve a certain generation of a published table until another pin is created
     ///
-    /// Nodes that the pin does not name serve the generation that the preceding pin selected for them. A generation that
-    /// they only hold for a rollout does not count.
+    /// Nodes that the pin does not name serve the generation that the preceding pin selected for them. A generation
+    /// that they only hold for a rollout does not count.
     ///
     /// Exit status: 0 after success, 2 after an error.
     Pin(PinArgs),
@@ -47,8 +48,8 @@ pub(crate) enum PublishingCommand {
     Unpin(UnpinArgs),
     /// Show the quotas of a published table, or change them
     ///
-    /// Publishers reject a generation that exceeds a quota. Without options, the command shows the quotas. A quota that is
-    /// not given stays.
+    /// Publishers reject a generation that exceeds a quota. Without options, the command shows the quotas. A quota that
+    /// is not given stays.
     ///
     /// Exit status: 0 after success, 2 after an error.
     Policy(PolicyArgs),
@@ -62,9 +63,9 @@ pub(crate) enum PublishingCommand {
     /// Copy a generation of a published table to another table, for example in another region
     ///
     /// The copy is the next generation of the other table, with the canaries and the note of the original. Each file is
-    /// downloaded, verified, uploaded, and compared with the stored bytes. Environment variables with the prefix TO_, such
-    /// as TO_AWS_REGION, replace those without it for the other table. Ctrl-C cancels the command; if it is repeated, it
-    /// continues where it was interrupted. A generation that was copied before is not copied again.
+    /// downloaded, verified, uploaded, and compared with the stored bytes. Environment variables with the prefix TO_,
+    /// such as TO_AWS_REGION, replace those without it for the other table. Ctrl-C cancels the command; if it is
+    /// repeated, it continues where it was interrupted. A generation that was copied before is not copied again.
     ///
     /// Exit status: 0 after success, 1 if the table does not have the generation, 2 after an error.
     Copy(CopyArgs),
@@ -81,16 +82,17 @@ pub(crate) enum PublishingCommand {
     },
     /// Make all nodes serve a generation of a published table, step by step
     ///
-    /// By default, each node serves the generation as soon as it has verified it. With --canary-nodes, the first
-    /// nodes must serve it before the others begin. With --barrier, all nodes verify the generation, wait, and
-    /// serve it within one poll of each other. With --zones, one zone must serve it before the next one begins. Without
-    /// these options and --wait, the command only pins all nodes, and waits for none. Nodes that have not reported for 3
+    /// By default, each node serves the generation as soon as it has verified it. With --canary-nodes, the first nodes
+    /// must serve it before the others begin. With --barrier, all nodes verify the generation, wait, and serve it
+    /// within one poll of each other. With --zones, one zone must serve it before the next one begins. Without these
+    /// options and --wait, the command only pins all nodes, and waits for none. Nodes that have not reported for 3
     /// minutes are not waited for.
     ///
     /// To keep nodes from serving a new generation before its rollout, pin the current one before you publish.
     ///
-    /// Exit status: 0 if the nodes serve the generation, except those that are tolerated, if the command only pins nodes,
-    /// or after an abort; 1 if nodes failed, none has reported, or the time is over, with the reasons; 2 after an error.
+    /// Exit status: 0 if the nodes serve the generation, except those that are tolerated, if the command only pins
+    /// nodes, or after an abort; 1 if nodes failed, none has reported, or the time is over, with the reasons; 2 after
+    /// an error.
     Rollout(RolloutArgs),
 }
 
@@ -98,15 +100,21 @@ pub(crate) enum PublishingCommand {
 pub(crate) enum StoreCommand {
     /// Check that a store creates each object only once, as publishing requires, and measure the rates of transfers
     ///
-    /// The command lets several clients create the same object at the same time, many times, because some stores lose only
-    /// some of such races. It writes objects and 64 MiB below probe/ of the table's URL, reads them back, and deletes them.
+    /// The command lets several clients create the same object at the same time, many times, because some stores lose
+    /// only some of such races. It writes objects and 64 MiB below probe/ of the table's URL, reads them back, and
+    /// deletes them.
     ///
     /// Exit status: 0 if the store can be used, 1 if it cannot, 2 after an error.
     Check {
         #[command(flatten)]
         table: TableArgs,
         /// Run this many races; the more races, the surer is the result
-        #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = 200,
+            value_parser = clap::value_parser!(u64).range(1..=100_000),
+        )]
         races: u64,
     },
 }
@@ -125,8 +133,8 @@ pub(crate) struct TableArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct PublishArgs {
-    /// Publish these baked files; a file with a part of the slots is FILE:FIRST-LAST, such as users-1.db:0-8191, or has the
-    /// name that `baker --shards` gave it, such as 0-8191.db
+    /// Publish these baked files; a file with a part of the slots is FILE:FIRST-LAST, such as users-1.db:0-8191, or has
+    /// the name that `baker --shards` gave it, such as 0-8191.db
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Publish to the table at this URL: s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH, or file:///PATH
@@ -308,7 +316,13 @@ pub(crate) struct RolloutArgs {
     pub(crate) canary_nodes: Option<u64>,
     /// Pin the nodes of these zones, one zone after the other (kv_store --zone): the next zone begins when all nodes of
     /// the zone serve the generation. Name all zones that have nodes. Nodes without a zone come last
-    #[arg(long, value_name = "ZONE,…", value_delimiter = ',', value_parser = parse_name, conflicts_with = "canary_nodes")]
+    #[arg(
+        long,
+        value_name = "ZONE,…",
+        value_delimiter = ',',
+        value_parser = parse_name,
+        conflicts_with = "canary_nodes",
+    )]
     pub(crate) zones: Vec<String>,
     /// Succeed although up to this many nodes have failed, are silent, or do not serve the generation in time, and name
     /// them. Nodes that were silent before the rollout count, too
@@ -317,11 +331,12 @@ pub(crate) struct RolloutArgs {
     /// Wait until all nodes serve the generation
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Let all nodes prepare the generation, and let them serve it when enough nodes are ready, with --zones zone by zone
+    /// Let all nodes prepare the generation, and let them serve it when enough nodes are ready, with --zones zone by
+    /// zone
     #[arg(long)]
     pub(crate) barrier: bool,
-    /// With --barrier, wait for this number of nodes, or for this percentage of the nodes that have reported, before they
-    /// serve the generation
+    /// With --barrier, wait for this number of nodes, or for this percentage of the nodes that have reported, before
+    /// they serve the generation
     #[arg(long, value_name = "M|PERCENT", default_value = "100%", requires = "barrier")]
     pub(crate) ready: Ready,
     /// Cancel a rollout: nodes serve what the pin before the rollout selects

@@ -1,5 +1,5 @@
-//! `zkv generations`, `zkv pin`, and `zkv unpin`: list the generations of a published table, and select the one that nodes
-//! serve.
+//! `zkv generations`, `zkv pin`, and `zkv unpin`: list the generations of a published table, and select the one that
+//! nodes serve.
 
 use std::collections::BTreeMap;
 use std::io::Write;

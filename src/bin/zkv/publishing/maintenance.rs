@@ -1,5 +1,5 @@
-//! `zkv gc`, `zkv policy`, and `zkv store check`: delete files of a published table that are no longer needed, change its
-//! quotas, and check a store.
+//! `zkv gc`, `zkv policy`, and `zkv store check`: delete files of a published table that are no longer needed, change
+//! its quotas, and check a store.
 
 use std::io::Write;
 
@@ -26,8 +26,8 @@ pub(super) fn gc(args: &GcArgs) -> anyhow::Result<bool> {
     let garbage = garbage?;
     if garbage.unreadable_statuses > 0 {
         print_error(&format_args!(
-            "warning: the files of all generations are retained, because {} cannot be read: make them readable, or delete \
-             them: a running node writes its status again within a minute",
+            "warning: the files of all generations are retained, because {} cannot be read: make them readable, or \
+             delete them: a running node writes its status again within a minute",
             counted(garbage.unreadable_statuses, "status")
         ));
     }
@@ -122,8 +122,8 @@ pub(super) fn check_store(args: &TableArgs, races: u64) -> anyhow::Result<bool> 
                 writeln!(stdout, "{url}: usable")?;
                 writeln!(
                     stdout,
-                    "a store that loses 1 % of races passes this check with a probability of {}, and one that loses 5 % \
-                     with {}: check with more races (--races) to be surer",
+                    "a store that loses 1 % of races passes this check with a probability of {}, and one that loses 5 \
+                     % with {}: check with more races (--races) to be surer",
                     passes(1.0),
                     passes(5.0)
                 )

@@ -1,6 +1,7 @@
 //! `zkv publish`, `zkv copy`, and `zkv pull`: transfer generations to and from object stores.
 //!
-//! In: baked files or a generation. Out: a line of text or JSON about the generation, and the progress on standard error.
+//! In: baked files or a generation. Out: a line of text or JSON about the generation, and the progress on standard
+//! error.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -73,8 +74,8 @@ pub(super) fn publish(args: &PublishArgs) -> anyhow::Result<bool> {
     })
 }
 
-/// Parses the files on the command line. A file that is named after its slots, as `baker --shards` does, has these slots.
-/// Any other single file without slots has all slots.
+/// Parses the files on the command line. A file that is named after its slots, as `baker --shards` does, has these
+/// slots. Any other single file without slots has all slots.
 fn shards(files: &[PathBuf]) -> anyhow::Result<Vec<ShardFile>> {
     let parse = |file: &PathBuf| {
         let Some((path, slots)) = split_slots(file) else {

@@ -1,6 +1,7 @@
 //! `zkv watch`: shows the nodes of a published table.
 //!
-//! In: the statuses of nodes. Out: a table that is redrawn on a terminal, otherwise one line per change of a node, or JSON.
+//! In: the statuses of nodes. Out: a table that is redrawn on a terminal, otherwise one line per change of a node, or
+//! JSON.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;

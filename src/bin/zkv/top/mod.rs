@@ -199,9 +199,9 @@ mod tests {
         let to = Sample::new(start + Duration::from_secs(2), to.into_iter().chain(more));
         assert_eq!(
             line(&from, &to),
-            "requests_per_s=4000 get_per_s=4000 hit_ratio=0.9375 errors_per_s=- service_us_p50=0.999 service_us_p99=0.999 \
-             service_us_p99.9=1.999 batch_requests_p50=- batch_requests_p99=- connections=- generation=3 digest=- \
-             state=serving swaps=- refused_files=- faults=- uptime_s=3 resident=- verified=0.2500"
+            "requests_per_s=4000 get_per_s=4000 hit_ratio=0.9375 errors_per_s=- service_us_p50=0.999 \
+             service_us_p99=0.999 service_us_p99.9=1.999 batch_requests_p50=- batch_requests_p99=- connections=- \
+             generation=3 digest=- state=serving swaps=- refused_files=- faults=- uptime_s=3 resident=- verified=0.2500"
         );
         let restarted = line(&to, &from);
         assert!(restarted.starts_with("requests_per_s=- get_per_s=- hit_ratio=- errors_per_s=- "), "{restarted}");

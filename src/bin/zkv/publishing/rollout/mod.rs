@@ -96,8 +96,8 @@ fn pin_all(args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome>
     }
 }
 
-/// Returns the generation of the nodes that do not serve the new one yet: what the newest pin selects for them. Without such
-/// a pin, all nodes would serve the newest generation at once, so it is what most nodes serve.
+/// Returns the generation of the nodes that do not serve the new one yet: what the newest pin selects for them. Without
+/// such a pin, all nodes would serve the newest generation at once, so it is what most nodes serve.
 fn others(publication: &Publication, watch: &Watch<'_>) -> anyhow::Result<Option<u64>> {
     let selected = generation_of_others(publication, || Ok(watch.most_served()))?;
     Ok(selected.or_else(|| watch.most_served()))
@@ -121,7 +121,8 @@ fn with_barrier(publication: &Publication, args: &RolloutArgs, watch: &mut Watch
     watch.wait_until_served(|_| true, true)
 }
 
-/// Makes all nodes prepare the generation and wait for a decision. Returns the number of the pin that the decision is about.
+/// Makes all nodes prepare the generation and wait for a decision. Returns the number of the pin that the decision is
+/// about.
 fn hold(args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<u64> {
     let mut pin = Pin::new(Some(args.generation));
     pin.hold = true;
@@ -212,8 +213,8 @@ fn abort(publication: &Publication, args: &RolloutArgs, watch: &mut Watch<'_>) -
     Ok(Outcome::Aborted)
 }
 
-/// Returns a pin that selects what the newest pin before the rollout selected. `number` is the number of the newest pin, which
-/// belongs to the rollout. Returns `None` if the table has no other generation.
+/// Returns a pin that selects what the newest pin before the rollout selected. `number` is the number of the newest
+/// pin, which belongs to the rollout. Returns `None` if the table has no other generation.
 fn preceding(
     publication: &Publication,
     generation: u64,
@@ -308,7 +309,8 @@ fn check(zones: &[String], nodes: &[Node]) -> anyhow::Result<()> {
     }
     if let Some(zone) = known.keys().find(|zone| zones.iter().all(|named| named != *zone)) {
         bail!(
-            "--zones: does not name zone {zone:?}, which has nodes: name all zones, because a rollout ends with all nodes: {}",
+            "--zones: does not name zone {zone:?}, which has nodes: name all zones, because a rollout ends with all \
+             nodes: {}",
             Printable(list)
         );
     }
@@ -422,8 +424,8 @@ impl State {
 }
 
 impl Node {
-    /// `pin` is the number of the newest pin of the rollout. What a node that has not read it reports may be from before the
-    /// rollout.
+    /// `pin` is the number of the newest pin of the rollout. What a node that has not read it reports may be from
+    /// before the rollout.
     fn new(status: NodeStatus, generation: u64, pin: Option<u64>) -> Node {
         let state = if status.age_s > SILENT_AFTER.as_secs() {
             State::Silent

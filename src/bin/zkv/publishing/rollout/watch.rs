@@ -96,8 +96,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Reads the reports of the nodes, and shows what has changed. Returns the error if they cannot be read, for example
-    /// while the store is unreachable: what is known of the nodes stays.
+    /// Reads the reports of the nodes, and shows what has changed. Returns the error if they cannot be read, for
+    /// example while the store is unreachable: what is known of the nodes stays.
     fn read(&mut self) -> anyhow::Result<Result<(), PublishError>> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let reports = match self.publication.reports(left.max(READ_MIN)) {

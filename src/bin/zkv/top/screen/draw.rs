@@ -319,16 +319,21 @@ mod tests {
 
     use super::*;
 
-    const FIRST: &str = "pid 4711\nuptime_s 7381\nrequests_get 1000\nrequests_range 0\nrequests_info 1\nhits 0\nmisses 0\n\
+    const FIRST: &str = "pid 4711\nuptime_s 7381\nrequests_get 1000\nrequests_range 0\nrequests_info 1\nhits 0\n\
+        misses 0\n\
         errors 0\nread_len_bytes 0\nwritten_len_bytes 0\nconnections_accepted 100\nbatch_requests_buckets\n\
         service_ns_buckets\n";
     const SECOND: &str = "version 0.1.0\npid 4711\nuptime_s 7383\nworkers 2\nfile /srv/storage.db\nmemory map\n\
-        verify touch\ngeneration 3\ndigest bca90a0883f5f3781f46240713f3ee61\nkeys u64\nrows 34924\nfile_len_bytes 1780872\n\
-        resident_len_bytes 890436\nblocks 96\nblocks_verified 96\nstate serving\nconnections 101\nconnections_accepted 102\n\
-        connections_cut_idle 1\nconnections_cut_stalled 2\nconnections_cut_slow 4\nconnections_cut_generation 8\nconnections_cut_memory 16\n\
+        verify touch\ngeneration 3\ndigest bca90a0883f5f3781f46240713f3ee61\nkeys u64\nrows 34924\n\
+        file_len_bytes 1780872\n\
+        resident_len_bytes 890436\nblocks 96\nblocks_verified 96\nstate serving\nconnections 101\n\
+        connections_accepted 102\n\
+        connections_cut_idle 1\nconnections_cut_stalled 2\nconnections_cut_slow 4\nconnections_cut_generation 8\n\
+        connections_cut_memory 16\n\
         connections_cut_http 32\nconnections_cut_buffer 64\nconnections_refused 3\npanics 0\nrequests_get 2469134\n\
         requests_range 0\nrequests_info 2\nhits 2000000\nmisses 500000\nerrors 4\nread_len_bytes 32000000\n\
-        written_len_bytes 64000000\nbatch_requests_buckets 1:10 255:990\nservice_ns_buckets 1023:500 98303:490 2097151:10\n\
+        written_len_bytes 64000000\nbatch_requests_buckets 1:10 255:990\n\
+        service_ns_buckets 1023:500 98303:490 2097151:10\n\
         swaps 2\nrollbacks 1\nrefused_files 5\nfaults 6\nreload_last refused: damaged\n";
 
     fn sample(at: Instant, text: &str) -> Sample {
