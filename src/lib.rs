@@ -134,6 +134,8 @@ pub use store::{
     Lookup, LookupError, MappedRows, MappedStore, Memory, OpenOptions, Pace, Rows, Store, StoreError, StructRows,
     TypedLookupError, Verify,
 };
+#[doc(hidden)]
+pub use sync::unpoisoned;
 
 /// The default path of the file that the binaries write or open.
 pub const DEFAULT_FILE: &str = "storage.db";

@@ -9,5 +9,3 @@ pub mod stderr;
 pub mod stop_signals;
 pub mod values;
 pub mod whole_file;
-
-pub use crate::sync::unpoisoned;

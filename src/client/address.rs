@@ -234,6 +234,7 @@ pub fn default_address() -> PathBuf {
 /// Returns the value of an environment variable, unless it is empty. Returns `None` in a set-user-ID or set-group-ID
 /// program, whose environment comes from a user with fewer rights.
 pub(super) fn own_variable(name: &str) -> Option<OsString> {
+    // The caller of a set-user-ID program must not choose which server or password the program uses.
     let has_own_rights = getuid() == geteuid() && getgid() == getegid();
     env::var_os(name).filter(|value| has_own_rights && !value.is_empty())
 }

@@ -144,6 +144,7 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
     /// Marks requests as unsent, so that they are sent again on a new connection: those without a response or, in a
     /// batch with guards, all.
     pub(super) fn resend(&mut self) {
+        // The guards on both sides must come from one connection: a restarted server counts generations from 1 again.
         if self.guards.is_some() {
             self.received = 0;
         }
@@ -161,6 +162,7 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
 
     /// Encodes more requests, unless more than half of the maximum number of requests are in flight.
     pub(super) fn fill(&mut self, requests: &mut Vec<u8>) {
+        // Requests are refilled in halves, so that one system call sends many of them.
         if self.sent - self.received > IN_FLIGHT_MAX / 2 {
             return;
         }
@@ -173,6 +175,7 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
     pub(super) fn visit_responses(&mut self, reader: &mut ResponseReader) -> Result<(), Violation> {
         while self.received < self.sent {
             let Some(response) = reader.next(self.op_at(self.received))? else { break };
+            // After an error, the responses in flight are read and dropped, so that the connection remains usable.
             if self.error.is_none() {
                 match (self.visit)(self.received, response) {
                     Ok(()) => {}

@@ -170,6 +170,7 @@ impl BlockingConnection {
                 return Err(TransferError::TimedOut(phase));
             }
             let mut socket = Socket::nonblocking(&self.socket);
+            // A blocking receive with a time-out takes one system call, and poll with a receive takes two.
             if is_all_sent {
                 set_receive_timeout(&self.socket, &mut self.receive_timeout, left)
                     .map_err(|error| TransferError::System(phase, error.into()))?;

@@ -106,6 +106,7 @@ impl ClusterClient {
         let seeds = seeds.iter().map(Address::parse).collect::<Result<Vec<Address>, _>>()?;
         let mut client =
             ClusterClient { seeds, options: options.clone(), routes: Routes::unknown(), connections: HashMap::new() };
+        // A failed call is sent to another node instead.
         client.options.client.retries = 0;
         let deadline = client.deadline();
         client.learn(&[], &HashSet::new(), deadline)?;
@@ -266,6 +267,7 @@ impl ClusterClient {
             if deadline.left().is_some_and(|left| left.is_zero()) {
                 return Err(error);
             }
+            // The first retry follows at once: it reads the topology, which may name other nodes.
             if have_all_failed && attempts > 1 {
                 if attempts_end.left().is_some_and(|left| left <= pause) {
                     return Err(error);
@@ -326,6 +328,7 @@ impl ClusterClient {
                 Ok(client) => client,
                 Err(error) => return (None, Answered { address, items, result: Err(error) }),
             };
+            // Another node must have time to answer if this one does not.
             client.call_end = Some(if has_others { deadline.half() } else { deadline });
             let result = call(&mut client, &items);
             let is_kept = client.is_connected() && open_connections.fetch_add(1, Ordering::Relaxed) < CONNECTIONS_MAX;
@@ -377,6 +380,7 @@ impl ClusterClient {
             }
             match self.routes_at(&address, if at + 1 < count { deadline.half() } else { deadline }) {
                 Ok(routes) => {
+                    // A node that was cut off from the others may still have an old topology.
                     if routes.topology.number >= self.routes.topology.number {
                         self.routes = routes;
                         self.close_other_connections();
@@ -655,6 +659,7 @@ impl Routes {
         options: &ClusterOptions,
         is_avoided: impl Fn(&Address) -> bool,
     ) -> (u16, bool) {
+        // A failed node is the last choice, but still one: the topology may be out of date.
         let is_preferred = |node: &TopologyNode| (node.role == Role::Replica) == options.reads_replicas;
         let badness = |position: &u16| {
             let node = &self.topology.nodes[usize::from(*position)];

@@ -97,6 +97,7 @@ macro_rules! impl_column_methods {
             ) -> Result<Option<ReceivedValues>, ClientError> {
                 let mut values = ReceivedValues::default();
                 let mut start = 0;
+                // If the table is replaced, only one batch is repeated.
                 for keys in keys.chunks(BATCH_LEN_MAX) {
                     let request = |at: usize| Get::from_checked(keys[at].into());
                     let schema = self.exchange_with_table(
@@ -179,6 +180,7 @@ macro_rules! impl_column_methods {
                     let set = |at: usize, response: Response<'_>| table.set(at, response);
                     let batch = batch::between(TABLE_GUARDS, op, len, &request, &mut visit, set);
                     self.exchange_until(batch, deadline)$($await)*?;
+                    // The generations decide, because equal schemas would overlook a table that was replaced twice.
                     if let Some(schema) = table.schema() {
                         return Ok(schema);
                     }
@@ -232,6 +234,7 @@ macro_rules! impl_column_methods {
                     if let Some(rows) = lookup.take_complete() {
                         return Ok(rows);
                     }
+                    // Some rows are pending because the server has rejected the schema of the selected columns.
                     self.columns.forget();
                     lookup.count_change().map_err(|changes| {
                         ClientError::TableUnstable { server: self.address().clone(), changes }

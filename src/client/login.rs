@@ -136,6 +136,7 @@ impl Credentials {
 
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Logs contain debugging output, so it has no password.
         let mut login = f.debug_struct("Login");
         login.field("user", &self.user);
         if let Password::File(path) = &self.password {

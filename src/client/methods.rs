@@ -280,6 +280,7 @@ macro_rules! impl_client {
             /// # Errors
             /// [`ClientError`].
             pub $($async)? fn key_kind(&mut self) -> Result<KeyKind, ClientError> {
+                // Not Info, which names the kind but may need a permission that the user lacks.
                 for kind in [KeyKind::U64, KeyKind::Bytes] {
                     match self.call(Count::all_of(kind))$($await)* {
                         Ok(_) => return Ok(kind),
@@ -472,6 +473,8 @@ macro_rules! impl_client {
                 batch: &mut Batch<E, V>,
                 deadline: Deadline,
             ) -> Result<(), ClientError> {
+                // Taken out until the batch is complete: a connection with a response in flight must never serve a later
+                // call, even if this call panics or its future is dropped.
                 let mut connection = match self.connection.take() {
                     Some(connection) => connection,
                     None => self.open_connection(deadline)$($await)*?,
@@ -490,6 +493,8 @@ macro_rules! impl_client {
                 deadline: Deadline,
             ) -> Result<(), ClientError> {
                 loop {
+                    // Responses are read while requests are unsent, because a server buffers only a limited number of
+                    // requests while its responses are not read.
                     match connection.pipeline.advance(batch) {
                         Ok(false) => {}
                         Ok(true) => return Ok(()),

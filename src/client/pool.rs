@@ -108,6 +108,7 @@ macro_rules! impl_pool {
             /// [`ClientError::TimedOut`] after [`PoolOptions::wait_timeout`].
             pub $($async)? fn get(&self) -> Result<Pooled<$Client>, ClientError> {
                 let started = Instant::now();
+                // `_queued` leaves the queue when it is dropped, also if the future is dropped.
                 let mut client = match self.shared.lend_or_enqueue($channel) {
                     Lent::Now(client) => client,
                     Lent::Later(_queued, receiver) => {
@@ -221,6 +222,7 @@ impl<C: PoolMember> SharedPool<C> {
         let mut state = self.lock();
         let idle = state.idle.pop();
         if idle.is_some() || state.vacant > 0 {
+            // A new client connects with its first request, outside the lock.
             let client = idle.unwrap_or_else(|| {
                 state.vacant -= 1;
                 C::unconnected(&self.target)
@@ -237,6 +239,7 @@ impl<C: PoolMember> SharedPool<C> {
     /// Gives a returned client to the first waiter in the queue, or keeps the client if nobody waits.
     fn take_back(self: &Arc<Self>, client: C) {
         let mut pooled = Pooled { client: Some(client), shared: Arc::clone(self) };
+        // The client is sent under the lock, so that a thread or task that arrives now cannot overtake the waiter.
         let mut state = self.lock();
         while let Some((_, waiter)) = state.waiters.pop_front() {
             match waiter.send(pooled) {

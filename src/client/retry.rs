@@ -78,6 +78,7 @@ impl Retry {
         let is_server_down = match error {
             ClientError::NotRunning { .. } | ClientError::Refused { .. } => true,
             ClientError::Closed { .. } => false,
+            // Other errors would occur again, or, like a time-out, have used the time of the call.
             _ => return None,
         };
         let pause = match (is_server_down, &self.reconnect) {
@@ -90,6 +91,7 @@ impl Retry {
                 self.pause.min(left)
             }
             _ => {
+                // Attempts to reach a server that is down count once, because only their time is limited.
                 self.left = self.left.checked_sub(1)?;
                 self.reconnect = Some(Deadline::after(Some(self.reconnect_timeout)));
                 self.pause = PAUSE_MIN;

@@ -38,6 +38,7 @@ pub(super) fn connect_within(
         // The send time-out also applies to connect() on a Unix socket.
         set_timeout(&socket, Timeout::Send, deadline.left()).map_err(failed)?;
         match connect(&socket, &address) {
+            // The user is checked on the connection: the file at the path may have been replaced since.
             Ok(()) => return check_peer(&socket, path, server_user).map(|()| socket),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
@@ -92,6 +93,7 @@ pub(super) fn connect_tcp(server: &Address, tcp: &TcpAddress, deadline: Deadline
             Some(left) => TcpStream::connect_timeout(&address, left.max(TIMEOUT_MIN)),
             None => TcpStream::connect(address),
         };
+        // Without TCP_NODELAY, the rest of a pipeline would wait for the acknowledgment of its first part.
         match connected.and_then(|stream| stream.set_nodelay(true).map(|()| stream)) {
             Ok(stream) => return Ok(stream),
             Err(error) => failure = error,

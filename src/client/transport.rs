@@ -43,6 +43,7 @@ impl<S: AsFd> Read for Socket<S> {
 
 impl<S: AsFd> Write for Socket<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // NOSIGNAL: SIGPIPE would kill a program whose server closes the connection.
         Ok(send(&self.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
     }
 
@@ -188,6 +189,7 @@ impl Pipeline {
     ) -> Result<bool, Violation> {
         batch.visit_responses(&mut self.reader)?;
         if batch.is_all_received() {
+            // Bytes beyond the last response would be taken for the response to the next request.
             self.reader.finish()?;
             if !self.unsent().is_empty() {
                 return Err(Violation::ResponseBeforeRequest);
@@ -254,6 +256,7 @@ impl Pipeline {
 
     fn closed(&self, server: Address) -> ClientError {
         match self.has_received {
+            // A server that stops, or that has its maximum number of connections, closes a connection without a byte.
             false => ClientError::Refused { server },
             true => {
                 let PartialResponse { part, arrived_bytes, expected_bytes } = self.reader.partial();

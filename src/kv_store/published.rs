@@ -81,7 +81,6 @@ mod following {
     use anyhow::{Context, anyhow};
     use tokio::sync::oneshot;
     use tracing::{error, info, warn};
-    use zero_kv::cli::unpoisoned;
     use zero_kv::cluster::{SlotSet, Topology};
     use zero_kv::publish::{
         Change, ClusterMember, FailureKind, FollowControl, FollowOptions, Follower, Manifest, Polled, PublishError,
@@ -91,6 +90,7 @@ mod following {
         ClusterNode, Config, Control, Opened, PublishedFacts, PublishedTable, Server, ServerError, lower_priority,
     };
     use zero_kv::store::MappedStore;
+    use zero_kv::unpoisoned;
 
     use super::PublishedArgs;
 

@@ -15,7 +15,7 @@ use signal_hook::consts::SIGXFSZ;
 use signal_hook::{flag, iterator};
 use zero_kv::bake::{BakeError, Cancel};
 use zero_kv::cli::stop_signals::{self, ArrivedSignal};
-use zero_kv::cli::unpoisoned;
+use zero_kv::unpoisoned;
 
 use crate::progress::ProgressDisplay;
 

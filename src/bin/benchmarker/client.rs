@@ -16,8 +16,8 @@ use rustix::time::{
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use zero_kv::Lookup;
-use zero_kv::cli::unpoisoned;
 use zero_kv::client::AsyncStream;
+use zero_kv::unpoisoned;
 
 use crate::keys::{KeyDraw, Pipeline, Table};
 use crate::load::{Clock, Plan};

@@ -9,9 +9,9 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use zero_kv::cli::stderr::live_bar;
-use zero_kv::cli::unpoisoned;
 use zero_kv::client::{AsyncStream, Options};
 use zero_kv::protocol::native::{RESPONSE_HEADER_LEN_BYTES, ResponseHeader, Status};
+use zero_kv::unpoisoned;
 use zerocopy::IntoBytes;
 
 use crate::canned::Canned;

@@ -299,6 +299,7 @@ fn ask<R: TypedRequest + Copy>(
         Answers { results: Vec::with_capacity(requests.len()), schemas: Vec::new(), slots: SlotSet::NONE };
     for batch in requests.chunks(BATCH_LEN_MAX) {
         let (of_file, schema) = ask_one_file(client, batch, &mut answers.results)?;
+        // A row of a missing slot could be the nearest one, so a partial answer is not an answer.
         if !slots.is_subset(&of_file) {
             let request = "rows in key order, of which the node has only some".to_owned();
             return Err(ClientError::Moved { server: client.target.address.clone(), request });

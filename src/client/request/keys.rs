@@ -165,6 +165,7 @@ fn decode_row(key: Key<'_>, bounds: Bounds<'_>, response: Response<'_>) -> Resul
     let Some(page) = found_at(key, response)? else { return Ok(None) };
     let page =
         RowPage::decode(&GetPage { bounds, backward: false, limit_rows: 1 }, page).map_err(RequestError::page)?;
+    // The request asks for one row, so the page must not announce more of the range.
     match (page.iter().next(), page.rest()) {
         (Some((key, value)), None) => Ok(Some((OwnedKey::from(key), value.to_vec()))),
         (None, _) => Err(RequestError::page(PageError::RowCount { rows: 0, rows_max: 1 })),

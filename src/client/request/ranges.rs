@@ -224,6 +224,7 @@ impl RowPage {
         if row_count > 1 && records.len() > PAGE_LEN_MAX_BYTES {
             return Err(PageError::Len { len_bytes: records.len() });
         }
+        // All rows are checked here, so iterating over them cannot fail.
         let offsets_bytes = check_rows(request, kind, 1 << bits, row_count, records)?;
         let more = match header.more.get() {
             0 => false,
