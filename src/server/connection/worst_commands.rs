@@ -1,6 +1,7 @@
 //! The most expensive arguments of every command and every native op.
 //!
-//! This module does not compile if a command or an op has no case here.
+//! Every command gets few, many, short, and long arguments. Commands whose other arguments take more work have cases of
+//! their own. This module does not compile if an op has no case here.
 
 use crate::protocol::native::{Op, push_long, range_flags};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Id, Spec};
@@ -78,17 +79,21 @@ fn with_many(name: &str, short: &[&str]) -> Vec<Vec<u8>> {
     short.chain(longest.iter().map(|arg| most(name, arg, usize::MAX))).collect()
 }
 
-/// Returns three commands: one without channel names, one with as many channel names as possible, and one with channel
-/// names of the maximum length.
-fn with_channels(name: &str) -> Vec<Vec<u8>> {
-    vec![words(name), most(name, b"7", ARGS_MAX_AT_ONCE), most(name, &long_text(), ARGS_MAX_AT_ONCE)]
-}
-
-/// Returns a command with the minimum number of arguments, which are all equal.
-fn with_least_args(spec: &Spec, arg: &[u8]) -> Vec<u8> {
-    let mut args: Vec<&[u8]> = spec.name.split('|').map(str::as_bytes).collect();
-    args.resize(spec.arity.unsigned_abs() as usize, arg);
-    command(&args)
+/// Returns a command with equal arguments: as few as it accepts, one more, and as many as possible.
+fn with_equal_args(spec: &Spec) -> Vec<Vec<u8>> {
+    let (name, least) = (spec.name.replace('|', " "), spec.arity.unsigned_abs() as usize);
+    let mut commands: Vec<Vec<u8>> = Vec::new();
+    for arg in [long_number(), long_text(), unprintable(), b"7".to_vec(), b"missing".to_vec()] {
+        commands.push(most(&name, &arg, least));
+    }
+    if spec.arity < 0 {
+        for arg in [long_text(), b"7".to_vec()] {
+            commands.extend([least + 1, spec.args_max].map(|args_max| most(&name, &arg, args_max)));
+        }
+    }
+    commands.sort();
+    commands.dedup();
+    commands
 }
 
 /// Returns the given command with each of the argument lists that can take the most work.
@@ -98,41 +103,15 @@ fn worst_commands(spec: &Spec) -> Vec<Vec<u8>> {
         let split = |words: &str| words.split_whitespace().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
         patterns().into_iter().map(|pattern| command(&[split(before), vec![pattern], split(after)].concat())).collect()
     };
-    match spec.id {
-        Id::Get => with_long("GET"),
-        Id::ExpireTime => with_long("EXPIRETIME"),
-        Id::PExpireTime => with_long("PEXPIRETIME"),
+    let special = match spec.id {
         Id::GetBit => vec![words("GETBIT 7 4294967295"), command(&[b"GETBIT", &long_number()[..], &long_number()[..]])],
-        Id::Touch => with_many("TOUCH", &["7", "x", "123456789"]),
-        Id::Role => vec![words("ROLE")],
-        Id::Wait => vec![words("WAIT 1 0")],
-        Id::HExists | Id::HGet | Id::HGetAll | Id::HKeys | Id::HLen | Id::HMGet | Id::HRandField | Id::HScan | Id::HStrLen | Id::HVals => vec![
-            with_least_args(spec, b"missing"),
-            with_least_args(spec, b"7"),
+        _ if spec.missing.is_some() => vec![
             with_options(spec.name, &["1000000"]),
             command(&[vec![spec.name.as_bytes().to_vec()], vec![long_text(); 3]].concat()),
         ],
-        Id::ReadOnly | Id::ReadWrite | Id::Asking | Id::ClusterCountKeysInSlot | Id::ClusterGetKeysInSlot
-        | Id::ClusterHelp | Id::ClusterInfo | Id::ClusterKeySlot | Id::ClusterMyId | Id::ClusterNodes
-        | Id::ClusterReplicas | Id::ClusterShards | Id::ClusterSlots => vec![with_least_args(spec, b"7")],
-        Id::Cluster => [with_long("CLUSTER"), vec![words("CLUSTER")]].concat(),
-        Id::StrLen => with_long("STRLEN"),
-        Id::Type => with_long("TYPE"),
-        Id::Ttl => with_long("TTL"),
-        Id::PTtl => with_long("PTTL"),
-        Id::ObjectEncoding => with_long("OBJECT ENCODING"),
-        Id::Echo => with_long("ECHO"),
-        Id::ZkvFloor => with_long("ZKV.FLOOR"),
-        Id::ZkvCeiling => with_long("ZKV.CEILING"),
-        Id::Ping => with_long("PING"),
-        Id::Select => with_long("SELECT"),
-        Id::Auth => [with_long("AUTH"), with_long("AUTH default")].concat(),
-        Id::ClientSetName => with_long("CLIENT SETNAME"),
-        Id::ClientSetInfo => [with_long("CLIENT SETINFO LIB-NAME"), with_long("CLIENT SETINFO LIB-VER"), vec![command(&[&b"CLIENT"[..], b"SETINFO", &unprintable(), b"x"])]].concat(),
-        Id::ClientNoEvict => with_long("CLIENT NO-EVICT"),
-        Id::ClientNoTouch => with_long("CLIENT NO-TOUCH"),
-        Id::MGet => with_many("MGET", &["7", "x", "123456789"]),
-        Id::Exists => with_many("EXISTS", &["7", "x", "123456789"]),
+        Id::Auth => with_long("AUTH default"),
+        Id::ClientSetInfo => [with_long("CLIENT SETINFO LIB-NAME"), with_long("CLIENT SETINFO LIB-VER")].concat(),
+        Id::MGet | Id::Exists | Id::Touch => with_many(spec.name, &["7", "x", "123456789"]),
         Id::GetRange => vec![command(&[b"GETRANGE", &long_number()[..], b"0", b"-1"]), words("GETRANGE 7 0 -1")],
         Id::MemoryUsage => vec![
             with_options("MEMORY USAGE 7", &["SAMPLES", "5"]),
@@ -142,7 +121,6 @@ fn worst_commands(spec: &Spec) -> Vec<Vec<u8>> {
             matching("SCAN 0 COUNT 1000000000 MATCH", ""),
             matching("SCAN 0 MATCH", "COUNT 1"),
             vec![with_options("SCAN 0", &["COUNT", "1000000"]), words("SCAN 0 COUNT 1000000 TYPE x")],
-            vec![command(&[b"SCAN", &long_number()[..]])],
         ].concat(),
         Id::Keys => matching("KEYS", ""),
         Id::ConfigGet => [
@@ -154,12 +132,11 @@ fn worst_commands(spec: &Spec) -> Vec<Vec<u8>> {
                 most("CONFIG GET", &[b"*[".to_vec(), vec![b'x'; 1000]].concat(), ARGS_MAX_AT_ONCE),
             ],
         ].concat(),
-        Id::Info => vec![words("INFO"), with_options("INFO", &["everything"]), with_options("INFO", &["x"])],
+        Id::Info => vec![with_options("INFO", &["everything"]), with_options("INFO", &["x"])],
         Id::Hello => vec![
             with_options("HELLO 3", &["SETNAME", "x"]),
             with_options("HELLO 3", &["AUTH", "default", "x"]),
             command(&[&b"HELLO"[..], b"3", &unprintable()]),
-            words("HELLO"),
             words("HELLO 3"),
         ],
         Id::ZkvRange => vec![
@@ -168,67 +145,36 @@ fn worst_commands(spec: &Spec) -> Vec<Vec<u8>> {
             words("ZKV.RANGE PREFIX a LIMIT 1000000"),
             words("ZKV.RANGE - + LIMIT 1000000 FROM 7"),
             with_options("ZKV.RANGE - +", &["LIMIT", "1000000"]),
-            command(&[b"ZKV.RANGE", &long_number()[..], &long_number()[..]]),
             command(&[&b"ZKV.RANGE"[..], b"PREFIX", &long_text()[..]]),
         ],
         Id::ZkvCount => vec![
             words("ZKV.COUNT - +"),
-            command(&[b"ZKV.COUNT", &long_number()[..], &long_number()[..]]),
             command(&[&b"ZKV.COUNT"[..], b"PREFIX", &long_text()[..]]),
         ],
-        Id::CommandDocs => [
-            vec![words("COMMAND DOCS")],
-            with_many("COMMAND DOCS", &["get", "client", "client|no-touch", "xyz"]),
-        ].concat(),
-        Id::CommandInfo => [
-            vec![words("COMMAND INFO")],
-            with_many("COMMAND INFO", &["get", "client", "client|no-touch", "xyz"]),
-        ].concat(),
+        Id::CommandDocs => with_many("COMMAND DOCS", &["get", "client", "client|no-touch", "xyz"]),
+        Id::CommandInfo => with_many("COMMAND INFO", &["get", "client", "client|no-touch", "xyz"]),
         Id::CommandGetKeys => with_many("COMMAND GETKEYS MGET", &["7", "123456789"]),
         Id::CommandList => [
             matching("COMMAND LIST FILTERBY PATTERN", ""),
-            vec![words("COMMAND LIST"), words("COMMAND LIST FILTERBY ACLCAT slow")],
+            vec![words("COMMAND LIST FILTERBY ACLCAT slow")],
         ].concat(),
-        Id::ClientList => vec![command(&[&b"CLIENT"[..], b"LIST", b"TYPE", &unprintable()]), words("CLIENT LIST"), most("CLIENT LIST ID", b"7", ARGS_MAX_AT_ONCE)],
-        Id::SlowLogGet => with_long("SLOWLOG GET"),
-        Id::LatencyHistogram => vec![most("LATENCY HISTOGRAM", b"get", ARGS_MAX_AT_ONCE)],
-        Id::Unsubscribe => with_channels("UNSUBSCRIBE"),
-        Id::PUnsubscribe => with_channels("PUNSUBSCRIBE"),
-        Id::SUnsubscribe => with_channels("SUNSUBSCRIBE"),
-        Id::ClientKill => [
-            with_long("CLIENT KILL"),
-            vec![
-                words("CLIENT KILL TYPE normal"),
-                words("CLIENT KILL ADDR x LADDR x SKIPME no"),
-                words("CLIENT KILL MAXAGE 1000000"),
-                with_options("CLIENT KILL", &["ID", "7"]),
-                command(&[&b"CLIENT"[..], b"KILL", b"TYPE", &unprintable()]),
-            ],
-        ].concat(),
-        Id::SlowLog => [with_long("SLOWLOG"), vec![words("SLOWLOG")]].concat(),
-        Id::Latency => [with_long("LATENCY"), vec![words("LATENCY")]].concat(),
-        Id::Module => [with_long("MODULE"), vec![words("MODULE")]].concat(),
-        Id::Client => [with_long("CLIENT"), vec![words("CLIENT")]].concat(),
-        Id::Config => [with_long("CONFIG"), vec![words("CONFIG")]].concat(),
-        Id::Memory => [with_long("MEMORY"), vec![words("MEMORY")]].concat(),
-        Id::Object => [with_long("OBJECT"), vec![words("OBJECT")]].concat(),
-        Id::Command => [with_long("COMMAND"), vec![words("COMMAND")]].concat(),
-        Id::Watch => vec![with_options("WATCH", &["7"]), command(&[b"WATCH", &long_text()[..]])],
-        Id::Acl => [with_long("ACL"), vec![words("ACL")]].concat(),
-        Id::AclGetUser => [with_long("ACL GETUSER"), vec![words("ACL GETUSER default")]].concat(),
-        Id::AclCat => [with_long("ACL CAT"), vec![words("ACL CAT"), words("ACL CAT slow")]].concat(),
-        Id::AclDryRun => vec![most("ACL DRYRUN default MGET", b"7", ARGS_MAX_AT_ONCE), command(&[&b"ACL"[..], b"DRYRUN", &unprintable(), b"GET"])],
-        Id::DbSize | Id::RandomKey | Id::Time | Id::Reset | Id::Multi | Id::Exec | Id::Discard | Id::Unwatch
-        | Id::Quit | Id::ZkvGeneration | Id::ConfigHelp | Id::CommandCount | Id::CommandHelp | Id::ClientGetName
-        | Id::ClientId | Id::ClientInfo | Id::ClientHelp | Id::MemoryHelp | Id::ObjectHelp | Id::Monitor | Id::SlowLogLen
-        | Id::SlowLogReset | Id::SlowLogHelp | Id::LatencyLatest | Id::LatencyHelp
-        | Id::ModuleList | Id::ModuleHelp | Id::MemoryStats
-        | Id::LastSave
-        | Id::AclList | Id::AclUsers | Id::AclWhoAmI | Id::AclHelp => {
-            // These commands have no arguments.
-            vec![words(&spec.name.replace('|', " "))]
-        }
-    }
+        Id::ClientList => vec![
+            command(&[&b"CLIENT"[..], b"LIST", b"TYPE", &unprintable()]),
+            most("CLIENT LIST ID", b"7", ARGS_MAX_AT_ONCE),
+        ],
+        Id::ClientKill => vec![
+            words("CLIENT KILL TYPE normal"),
+            words("CLIENT KILL ADDR x LADDR x SKIPME no"),
+            words("CLIENT KILL MAXAGE 1000000"),
+            with_options("CLIENT KILL", &["ID", "7"]),
+            command(&[&b"CLIENT"[..], b"KILL", b"TYPE", &unprintable()]),
+        ],
+        Id::AclGetUser => vec![words("ACL GETUSER default")],
+        Id::AclCat => vec![words("ACL CAT slow")],
+        Id::AclDryRun => vec![most("ACL DRYRUN default MGET", b"7", ARGS_MAX_AT_ONCE)],
+        _ => Vec::new(),
+    };
+    [with_equal_args(spec), special].concat()
 }
 
 /// Returns every command and subcommand.

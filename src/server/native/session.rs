@@ -13,12 +13,13 @@ use crate::format::key::KeyKind;
 use crate::protocol::native::{
     LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, REQUEST_LEN_BYTES, Request, Status, long_len_bytes,
 };
+use crate::protocol::resp::commands::KeysNeeded;
 use crate::server::responses::Responses;
 use crate::server::state::ConnectionContext;
 use crate::server::stats::Tally;
 use crate::server::table::generations::Generation;
 use crate::server::turns::{Pass, Then};
-use crate::server::users::{Access, Attempts, Denied, KeysNeeded, LoginFailed, OpNeeds, needs_of_op};
+use crate::server::users::{Access, Attempts, Denied, LoginFailed, OpNeeds, needs_of_op};
 
 /// The maximum number of requests whose permissions are checked before the first of them is answered.
 const CHECKED_MAX: usize = 256;

@@ -14,12 +14,12 @@ use super::{Out, Session};
 use crate::Lookup;
 use crate::format::key::KeyKind;
 use crate::protocol::resp::commands::{
-    ARGS_MAX_AT_ONCE, COMMANDS, Id, Refusal, Spec, find, find_subcommand, resolve, write_name,
+    ARGS_MAX_AT_ONCE, COMMANDS, Id, KeysNeeded, Refusal, Spec, find, find_subcommand, resolve, write_name,
 };
 use crate::protocol::resp::range::Span;
 use crate::protocol::resp::{Args, Command};
 use crate::server::table::generations::Generation;
-use crate::server::users::{Access, CATEGORIES, Denied, KeysNeeded, Users, keys_of_command};
+use crate::server::users::{Access, CATEGORIES, Denied, Users};
 
 /// The cost, in steps, of describing one password or one rule of a user.
 const RULE_STEPS: usize = 10;
@@ -197,7 +197,7 @@ impl Session {
         if self.access.permits_all_keys() {
             return Ok(None);
         }
-        if keys_of_command(spec.id) == KeysNeeded::Named && spec.args_max > ARGS_MAX_AT_ONCE {
+        if spec.keys_needed == KeysNeeded::Named && spec.args_max > ARGS_MAX_AT_ONCE {
             let mut args = command.args();
             args.nth(spec.keys.first as usize - 1);
             return Ok(Some(Work::CheckAccess { next_arg: args.offset_bytes() }));
@@ -294,7 +294,7 @@ pub(super) fn check_keys<'a>(
     mut args: Args<'a>,
     arg_count: usize,
 ) -> Result<(), Option<&'a [u8]>> {
-    match keys_of_command(spec.id) {
+    match spec.keys_needed {
         KeysNeeded::None => Ok(()),
         _ if access.permits_all_keys() => Ok(()),
         KeysNeeded::All => Err(None),

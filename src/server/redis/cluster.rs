@@ -18,12 +18,11 @@ use super::{Out, Session};
 use crate::Lookup;
 use crate::cluster::SlotSet;
 use crate::format::key::{Key, KeyKind};
-use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Spec, resolve};
+use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, KeysNeeded, Spec, resolve};
 use crate::protocol::resp::{Args, Command, Version, integer};
 use crate::server::cluster::{ClusterNode, View};
 use crate::server::responses::Responses;
 use crate::server::table::generations::Generation;
-use crate::server::users::{KeysNeeded, keys_of_command};
 use crate::slots::{SLOT_COUNT, slot_of};
 
 /// The error for commands that only a node of a cluster executes.
@@ -252,7 +251,7 @@ impl Session {
             return None;
         }
         // The replies to all other commands depend on no key, or on keys that the arguments do not name.
-        if keys_of_command(spec.id) != KeysNeeded::Named && spec.id != Id::Exec {
+        if spec.keys_needed != KeysNeeded::Named && spec.id != Id::Exec {
             return None;
         }
         if command.arg_count() > ARGS_MAX_AT_ONCE {

@@ -2,9 +2,8 @@
 //!
 //! In: a users file, in a subset of the format of Redis's ACL files (`parse`), and names and passwords that clients
 //! send. Out: the [`Access`] of a connection, which decides whether a command or a key is permitted. The permissions of
-//! a user (`permissions`) refer to the commands in [`COMMANDS`](crate::protocol::resp::commands::COMMANDS). One table
-//! (`requirements`) has the permissions that every command and every op needs. This folder
-//! depends neither on connections nor on how a protocol executes its requests.
+//! a user (`permissions`) refer to the commands in [`COMMANDS`](crate::protocol::resp::commands::COMMANDS). This
+//! folder depends neither on connections nor on how a protocol executes its requests.
 
 mod access;
 mod parse;
@@ -15,5 +14,5 @@ mod table;
 pub(super) use access::{Access, Attempts, Denied, LoginFailed};
 pub use parse::UsersError;
 pub(super) use permissions::{CATEGORIES, User};
-pub(super) use requirements::{KeysNeeded, OpNeeds, keys_of_command, needs_of_op};
+pub(super) use requirements::{OpNeeds, needs_of_op};
 pub(super) use table::{Users, UsersByName, watch};

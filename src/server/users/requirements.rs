@@ -1,30 +1,7 @@
-//! The table of permissions: which permissions every command and every op needs.
-//!
-//! In: a command, or an op of the native protocol. Out: the keys that its user must be allowed to use and, for an op,
-//! the command that its user must be allowed to use. Each `match` lists every command or op, so a new one does not
-//! compile without an entry.
-//!
-//! The entry of a command follows from its reply: if two tables that differ only in rows of other keys can lead to
-//! different replies, the entry is [`KeysNeeded::All`].
+//! The permissions that every op of the native protocol needs. The table of commands has those of commands.
 
 use crate::protocol::native::Op;
-use crate::protocol::resp::commands::Id;
-
-/// The keys that a user must be allowed to use for a command or an op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::server) enum KeysNeeded {
-    /// No key: the reply depends on no row.
-    None,
-    /// The keys that the arguments of the command name, at the positions of
-    /// [`Spec::key_positions`](crate::protocol::resp::commands::Spec::key_positions), or the key of the op.
-    Named,
-    /// At least one key, which the table may lack.
-    Some,
-    /// For a range that is given by a prefix, all keys with this prefix. Otherwise, all keys.
-    Prefix,
-    /// All keys: the reply depends on rows of keys that the arguments do not name.
-    All,
-}
+use crate::protocol::resp::commands::{Id, KeysNeeded};
 
 /// The permissions that an op needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,123 +12,6 @@ pub(in crate::server) enum OpNeeds {
     Command(Id, KeysNeeded),
     /// The permission for all commands and all keys.
     Everything,
-}
-
-/// Returns the keys that a user must be allowed to use for a command.
-pub(in crate::server) const fn keys_of_command(id: Id) -> KeysNeeded {
-    match id {
-        Id::Get
-        | Id::MGet
-        | Id::Exists
-        | Id::StrLen
-        | Id::GetRange
-        | Id::Type
-        | Id::Ttl
-        | Id::PTtl
-        | Id::Watch
-        | Id::MemoryUsage
-        | Id::ObjectEncoding
-        | Id::GetBit
-        | Id::Touch
-        | Id::ExpireTime
-        | Id::PExpireTime
-        | Id::HExists
-        | Id::HGet
-        | Id::HGetAll
-        | Id::HKeys
-        | Id::HLen
-        | Id::HMGet
-        | Id::HRandField
-        | Id::HScan
-        | Id::HStrLen
-        | Id::HVals => KeysNeeded::Named,
-
-        Id::ZkvRange | Id::ZkvCount => KeysNeeded::Prefix,
-
-        Id::DbSize | Id::RandomKey | Id::Scan | Id::Keys => KeysNeeded::All,
-        Id::ClusterCountKeysInSlot | Id::ClusterGetKeysInSlot => KeysNeeded::All,
-        // The reply can be the row of another key than the argument.
-        Id::ZkvFloor | Id::ZkvCeiling => KeysNeeded::All,
-        // These replies describe the served file: its digest, its length, or its time.
-        Id::ZkvGeneration | Id::MemoryStats | Id::LastSave => KeysNeeded::All,
-        // The lines show the keys of other clients.
-        Id::Monitor => KeysNeeded::All,
-
-        // INFO omits the sections that depend on rows, unless its user may use all keys.
-        Id::Info => KeysNeeded::None,
-        // The counters, names, and addresses of clients.
-        Id::ClientList | Id::ClientInfo | Id::ClientKill => KeysNeeded::None,
-        // The arguments are keys, but no key is looked up.
-        Id::CommandGetKeys | Id::ClusterKeySlot | Id::AclDryRun => KeysNeeded::None,
-        // The arguments are channels.
-        Id::SUnsubscribe | Id::Unsubscribe | Id::PUnsubscribe => KeysNeeded::None,
-        // EXEC checks the permission of each command again.
-        Id::Multi | Id::Exec | Id::Discard | Id::Unwatch => KeysNeeded::None,
-        // The topology, which a document describes.
-        Id::Role
-        | Id::Wait
-        | Id::ReadOnly
-        | Id::ReadWrite
-        | Id::Asking
-        | Id::Cluster
-        | Id::ClusterHelp
-        | Id::ClusterInfo
-        | Id::ClusterMyId
-        | Id::ClusterNodes
-        | Id::ClusterReplicas
-        | Id::ClusterShards
-        | Id::ClusterSlots => KeysNeeded::None,
-        // The connection, the users, the settings, and the commands.
-        Id::Ping
-        | Id::Echo
-        | Id::Time
-        | Id::Select
-        | Id::Hello
-        | Id::Auth
-        | Id::Reset
-        | Id::Quit
-        | Id::Acl
-        | Id::AclWhoAmI
-        | Id::AclList
-        | Id::AclUsers
-        | Id::AclGetUser
-        | Id::AclCat
-        | Id::AclHelp
-        | Id::Config
-        | Id::ConfigGet
-        | Id::ConfigHelp
-        | Id::Command
-        | Id::CommandCount
-        | Id::CommandDocs
-        | Id::CommandInfo
-        | Id::CommandList
-        | Id::CommandHelp
-        | Id::Client
-        | Id::ClientSetInfo
-        | Id::ClientSetName
-        | Id::ClientGetName
-        | Id::ClientId
-        | Id::ClientNoEvict
-        | Id::ClientNoTouch
-        | Id::ClientHelp => KeysNeeded::None,
-        // These replies are the same for every table.
-        Id::Memory
-        | Id::MemoryHelp
-        | Id::Object
-        | Id::ObjectHelp
-        | Id::SlowLog
-        | Id::SlowLogGet
-        | Id::SlowLogLen
-        | Id::SlowLogReset
-        | Id::SlowLogHelp
-        | Id::Latency
-        | Id::LatencyLatest
-        | Id::LatencyHistogram
-        | Id::LatencyHelp
-        | Id::Module
-        | Id::ModuleList
-        | Id::ModuleHelp => KeysNeeded::None,
-    }
 }
 
 /// Returns the permissions that an op needs.
@@ -204,7 +64,7 @@ mod tests {
     fn keys_are_needed_where_the_arguments_have_keys() {
         for spec in all() {
             let has_keys = spec.keys.first != 0;
-            match keys_of_command(spec.id) {
+            match spec.keys_needed {
                 KeysNeeded::Named => assert!(has_keys, "{}: no argument is a key", spec.name),
                 // The keys of these commands are not the only ones that the reply depends on.
                 KeysNeeded::All => assert!(!has_keys || spec.name.starts_with("zkv."), "{}", spec.name),
@@ -221,7 +81,7 @@ mod tests {
     fn an_op_needs_no_fewer_keys_than_the_command_of_the_same_lookup() {
         for op in Op::ALL {
             let OpNeeds::Command(id, keys) = needs_of_op(op) else { continue };
-            match keys_of_command(id) {
+            match all().find(|spec| spec.id == id).unwrap().keys_needed {
                 KeysNeeded::All | KeysNeeded::Prefix => assert_eq!(keys, KeysNeeded::All, "{op:?}"),
                 KeysNeeded::Named => assert!(matches!(keys, KeysNeeded::Named | KeysNeeded::Some), "{op:?}"),
                 KeysNeeded::None | KeysNeeded::Some => {}
@@ -236,7 +96,7 @@ mod tests {
         let (all_keys, rest) = list.split_once(". ").unwrap();
         let (prefix, _) = rest.split_once(" with ").unwrap();
         let of = |wanted: &[KeysNeeded]| -> BTreeSet<String> {
-            all().filter(|spec| wanted.contains(&keys_of_command(spec.id))).map(|spec| written(spec.name)).collect()
+            all().filter(|spec| wanted.contains(&spec.keys_needed)).map(|spec| written(spec.name)).collect()
         };
         assert_eq!(quoted(all_keys), of(&[KeysNeeded::All, KeysNeeded::Prefix]));
         assert_eq!(quoted(prefix), of(&[KeysNeeded::Prefix]));

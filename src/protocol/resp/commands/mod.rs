@@ -46,6 +46,8 @@ pub struct Spec {
     pub categories: &'static [&'static str],
     /// The positions of keys among the arguments.
     pub keys: KeyPositions,
+    /// The keys that a user must be allowed to use.
+    pub keys_needed: KeysNeeded,
     /// Redis's flags for the keys.
     pub key_flags: &'static [&'static str],
     /// Redis's tips for clients of a cluster.
@@ -64,6 +66,23 @@ pub struct Spec {
     pub subcommands: &'static [Spec],
     /// The command's reply to a missing key, if the command reads hashes. `None` for other commands.
     pub missing: Option<Missing>,
+}
+
+/// The keys that a user must be allowed to use for a command, or for an op of the native protocol.
+///
+/// If two tables that differ only in rows of other keys can lead to different replies, the command needs all keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeysNeeded {
+    /// No key: the reply depends on no row.
+    None,
+    /// The keys at the positions [`Spec::key_positions`], or the key of the op.
+    Named,
+    /// At least one key, which the table may lack. Only ops need this.
+    Some,
+    /// For a range that is given by a prefix, all keys with this prefix. Otherwise, all keys.
+    Prefix,
+    /// All keys.
+    All,
 }
 
 /// The reply of a command that reads hashes to a missing key.

@@ -1,7 +1,7 @@
 //! The supported commands, as Redis 7 describes them. The names of Zero-KV's own commands start with `ZKV.`.
 
 use super::super::ARGS_MAX;
-use super::{ARGS_MAX_AT_ONCE, KeyPositions, Missing, Spec};
+use super::{ARGS_MAX_AT_ONCE, KeyPositions, KeysNeeded, Missing, Spec};
 
 /// Identifiers of commands. Each identifier is named after its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +22,24 @@ pub enum Id {
     ClusterShards, ClusterSlots,
 }
 
-const NO_KEY: KeyPositions = KeyPositions { first: 0, last: 0, step: 0 };
-const ONE_KEY: KeyPositions = KeyPositions { first: 1, last: 1, step: 1 };
-const ALL_KEYS: KeyPositions = KeyPositions { first: 1, last: -1, step: 1 };
-const SECOND_KEY: KeyPositions = KeyPositions { first: 2, last: 2, step: 1 };
+/// The positions of a command's keys, and the keys that its user must be allowed to use.
+type Keys = (KeyPositions, KeysNeeded);
+
+const fn positions(first: i32, last: i32) -> KeyPositions {
+    KeyPositions { first, last, step: (first != 0) as i32 }
+}
+
+const NO_KEY: Keys = (positions(0, 0), KeysNeeded::None);
+const ONE_KEY: Keys = (positions(1, 1), KeysNeeded::Named);
+const SECOND_KEY: Keys = (positions(2, 2), KeysNeeded::Named);
+const ALL_ARGS: Keys = (positions(1, -1), KeysNeeded::Named);
+/// Redis counts the channels of a shard as keys.
+const CHANNELS: Keys = (positions(1, -1), KeysNeeded::None);
+const A_PREFIX: Keys = (positions(0, 0), KeysNeeded::Prefix);
+/// The reply depends on rows of keys that the arguments do not name, or describes the served file.
+const EVERY_KEY: Keys = (positions(0, 0), KeysNeeded::All);
+/// The reply can be the row of another key than the argument.
+const NEAREST_KEY: Keys = (positions(1, 1), KeysNeeded::All);
 
 type Words = &'static [&'static str];
 const CONTAINER: Words = &[];
@@ -61,7 +75,14 @@ const TRANSACTION: Words = &["@fast", "@transaction"];
 const HELP_SUMMARY: &str = "Show helpful text about the different subcommands";
 
 /// Creates an entry of the table of commands. The caller must complete the entry with [`Spec::documented`].
-const fn spec(id: Id, name: &'static str, arity: i32, keys: KeyPositions, flags: Words, categories: Words) -> Spec {
+const fn spec(
+    id: Id,
+    name: &'static str,
+    arity: i32,
+    (keys, keys_needed): Keys,
+    flags: Words,
+    categories: Words,
+) -> Spec {
     let (key_flags, tips): (Words, Words) = (&["RO", "access"], &[]);
     let (group, since, syntax, summary) = ("", "", "", "");
     let (args_max, subcommands, missing) = (ARGS_MAX_AT_ONCE, &[], None);
@@ -73,6 +94,7 @@ const fn spec(id: Id, name: &'static str, arity: i32, keys: KeyPositions, flags:
         flags,
         categories,
         keys,
+        keys_needed,
         key_flags,
         tips,
         group,
@@ -130,27 +152,27 @@ impl Spec {
 #[rustfmt::skip]
 pub static COMMANDS: &[Spec] = &[
     spec(Id::Get, "get", 2, ONE_KEY, FAST_READ, STRING).documented("string", "1.0.0", "key", "Get the value of a key"),
-    spec(Id::MGet, "mget", -2, ALL_KEYS, FAST_READ, STRING)
+    spec(Id::MGet, "mget", -2, ALL_ARGS, FAST_READ, STRING)
         .documented("string", "1.0.0", "key [key ...]", "Get the values of all the given keys").in_parts()
         .tips(&["request_policy:multi_shard"]),
-    spec(Id::Exists, "exists", -2, ALL_KEYS, FAST_READ, KEYSPACE)
+    spec(Id::Exists, "exists", -2, ALL_ARGS, FAST_READ, KEYSPACE)
         .documented("generic", "1.0.0", "key [key ...]", "Determine if a key exists").in_parts()
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"]).key_flags(&["RO"]),
     spec(Id::StrLen, "strlen", 2, ONE_KEY, FAST_READ, STRING)
         .documented("string", "2.2.0", "key", "Get the length of the value stored in a key").key_flags(&["RO"]),
     spec(Id::GetRange, "getrange", 4, ONE_KEY, READ, SLOW_STRING)
         .documented("string", "2.4.0", "key start end", "Get a substring of the string stored at a key"),
-    spec(Id::ZkvFloor, "zkv.floor", 2, ONE_KEY, READ, KEYSPACE)
+    spec(Id::ZkvFloor, "zkv.floor", 2, NEAREST_KEY, READ, KEYSPACE)
         .documented("module", "0.1.0", "key", "Get the row with the largest key less than or equal to the given key"),
-    spec(Id::ZkvCeiling, "zkv.ceiling", 2, ONE_KEY, READ, KEYSPACE)
+    spec(Id::ZkvCeiling, "zkv.ceiling", 2, NEAREST_KEY, READ, KEYSPACE)
         .documented("module", "0.1.0", "key",
             "Get the row with the smallest key greater than or equal to the given key"),
-    spec(Id::ZkvRange, "zkv.range", -3, NO_KEY, READ, SLOW_KEYSPACE)
+    spec(Id::ZkvRange, "zkv.range", -3, A_PREFIX, READ, SLOW_KEYSPACE)
         .documented("module", "0.1.0", "<min max | PREFIX prefix> [REV] [LIMIT count] [FROM cursor]",
             "Get a page of keys and values in key order"),
-    spec(Id::ZkvCount, "zkv.count", 3, NO_KEY, READ, KEYSPACE)
+    spec(Id::ZkvCount, "zkv.count", 3, A_PREFIX, READ, KEYSPACE)
         .documented("module", "0.1.0", "<min max | PREFIX prefix>", "Count the keys of a range without reading them"),
-    spec(Id::ZkvGeneration, "zkv.generation", 1, NO_KEY, FAST_READ, KEYSPACE)
+    spec(Id::ZkvGeneration, "zkv.generation", 1, EVERY_KEY, FAST_READ, KEYSPACE)
         .documented("module", "0.1.0", "", "Get the number of the generation that the server serves"),
     spec(Id::Type, "type", 2, ONE_KEY, FAST_READ, KEYSPACE)
         .documented("generic", "1.0.0", "key", "Determine the type stored at key").key_flags(&["RO"]),
@@ -160,16 +182,16 @@ pub static COMMANDS: &[Spec] = &[
     spec(Id::PTtl, "pttl", 2, ONE_KEY, FAST_READ, KEYSPACE)
         .documented("generic", "2.6.0", "key", "Get the time to live for a key in milliseconds")
         .tips(&["nondeterministic_output"]),
-    spec(Id::DbSize, "dbsize", 1, NO_KEY, FAST_READ, KEYSPACE)
+    spec(Id::DbSize, "dbsize", 1, EVERY_KEY, FAST_READ, KEYSPACE)
         .documented("server", "1.0.0", "", "Return the number of keys in the selected database")
         .tips(&["request_policy:all_shards", "response_policy:agg_sum"]),
-    spec(Id::RandomKey, "randomkey", 1, NO_KEY, READ, SLOW_KEYSPACE)
+    spec(Id::RandomKey, "randomkey", 1, EVERY_KEY, READ, SLOW_KEYSPACE)
         .documented("generic", "1.0.0", "", "Return a random key from the keyspace")
         .tips(&["request_policy:all_shards", "nondeterministic_output"]),
-    spec(Id::Scan, "scan", -2, NO_KEY, READ, SLOW_KEYSPACE)
+    spec(Id::Scan, "scan", -2, EVERY_KEY, READ, SLOW_KEYSPACE)
         .documented("generic", "2.8.0", "cursor [MATCH pattern] [COUNT count] [TYPE type]",
             "Incrementally iterate the keys space").tips(&["nondeterministic_output", "request_policy:special"]),
-    spec(Id::Keys, "keys", 2, NO_KEY, READ, DANGEROUS)
+    spec(Id::Keys, "keys", 2, EVERY_KEY, READ, DANGEROUS)
         .documented("generic", "1.0.0", "pattern", "Find all keys matching the given pattern")
         .tips(&["request_policy:all_shards", "nondeterministic_output_order"]),
     spec(Id::Ping, "ping", -1, NO_KEY, &["fast"], CONNECTION)
@@ -179,6 +201,7 @@ pub static COMMANDS: &[Spec] = &[
         .documented("connection", "1.0.0", "message", "Echo the given string"),
     spec(Id::Time, "time", 1, NO_KEY, FAST_ALWAYS, &["@fast"])
         .documented("server", "2.6.0", "", "Return the current server time").tips(&["nondeterministic_output"]),
+    // The reply omits the sections that depend on rows, unless the user may use all keys.
     spec(Id::Info, "info", -1, NO_KEY, ALWAYS, &["@slow", "@dangerous"])
         .documented("server", "1.0.0", "[section [section ...]]", "Get information and statistics about the server")
         .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
@@ -195,11 +218,12 @@ pub static COMMANDS: &[Spec] = &[
         .documented("connection", "1.0.0", "", "Close the connection"),
     spec(Id::Multi, "multi", 1, NO_KEY, TRANSACTION_FLAGS, TRANSACTION)
         .documented("transactions", "1.2.0", "", "Mark the start of a transaction block"),
+    // EXEC checks the permissions of each command again.
     spec(Id::Exec, "exec", 1, NO_KEY, &["noscript", "loading", "stale", "skip_slowlog"], &["@slow", "@transaction"])
         .documented("transactions", "1.2.0", "", "Execute all commands issued after MULTI"),
     spec(Id::Discard, "discard", 1, NO_KEY, TRANSACTION_FLAGS, TRANSACTION)
         .documented("transactions", "2.0.0", "", "Discard all commands issued after MULTI"),
-    spec(Id::Watch, "watch", -2, ALL_KEYS, TRANSACTION_FLAGS, TRANSACTION)
+    spec(Id::Watch, "watch", -2, ALL_ARGS, TRANSACTION_FLAGS, TRANSACTION)
         .documented("transactions", "2.2.0", "key [key ...]",
             "Watch the given keys to determine execution of the MULTI/EXEC block").key_flags(&["RO"]),
     spec(Id::Unwatch, "unwatch", 1, NO_KEY, TRANSACTION_FLAGS, TRANSACTION)
@@ -221,7 +245,7 @@ pub static COMMANDS: &[Spec] = &[
         .documented("server", "2.8.13", "", "A container for latency diagnostics commands").with(LATENCY),
     spec(Id::Module, "module", -2, NO_KEY, CONTAINER, SLOW)
         .documented("server", "4.0.0", "", "A container for module commands").with(MODULE),
-    spec(Id::LastSave, "lastsave", 1, NO_KEY, FAST_ALWAYS, &["@admin", "@fast", "@dangerous"])
+    spec(Id::LastSave, "lastsave", 1, EVERY_KEY, FAST_ALWAYS, &["@admin", "@fast", "@dangerous"])
         .documented("server", "1.0.0", "", "Get the UNIX time stamp of the last successful save to disk")
         .tips(&["nondeterministic_output"]),
     spec(Id::Unsubscribe, "unsubscribe", -1, NO_KEY, UNSUBSCRIBE_FLAGS, PUBSUB_CATEGORIES)
@@ -230,17 +254,18 @@ pub static COMMANDS: &[Spec] = &[
     spec(Id::PUnsubscribe, "punsubscribe", -1, NO_KEY, UNSUBSCRIBE_FLAGS, PUBSUB_CATEGORIES)
         .documented("pubsub", "2.0.0", "[pattern [pattern ...]]",
             "Stop listening for messages posted to channels matching the given patterns"),
-    spec(Id::SUnsubscribe, "sunsubscribe", -1, ALL_KEYS, UNSUBSCRIBE_FLAGS, PUBSUB_CATEGORIES)
+    spec(Id::SUnsubscribe, "sunsubscribe", -1, CHANNELS, UNSUBSCRIBE_FLAGS, PUBSUB_CATEGORIES)
         .documented("pubsub", "7.0.0", "[shardchannel [shardchannel ...]]",
             "Stop listening for messages posted to the given shard channels").key_flags(&["not_key"]),
-    spec(Id::Monitor, "monitor", 1, NO_KEY, ADMIN, ADMIN_CATEGORIES)
+    // The lines show the keys of other clients.
+    spec(Id::Monitor, "monitor", 1, EVERY_KEY, ADMIN, ADMIN_CATEGORIES)
         .documented("server", "1.0.0", "", "Listen for all requests received by the server in real time"),
     spec(Id::Acl, "acl", -2, NO_KEY, CONTAINER, SLOW)
         .documented("server", "6.0.0", "", "A container for Access List Control commands ").with(ACL),
     spec(Id::GetBit, "getbit", 3, ONE_KEY, FAST_READ, BITMAP)
         .documented("bitmap", "2.2.0", "key offset",
             "Returns the bit value at offset in the string value stored at key"),
-    spec(Id::Touch, "touch", -2, ALL_KEYS, FAST_READ, KEYSPACE)
+    spec(Id::Touch, "touch", -2, ALL_ARGS, FAST_READ, KEYSPACE)
         .documented("generic", "3.2.1", "key [key ...]",
             "Alters the last access time of a key(s). Returns the number of existing keys specified.").in_parts()
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"]).key_flags(&["RO"]),
@@ -343,15 +368,16 @@ const CLIENT: &[Spec] = &[
 
 #[rustfmt::skip]
 const CLUSTER: &[Spec] = &[
-    spec(Id::ClusterCountKeysInSlot, "cluster|countkeysinslot", 3, NO_KEY, STALE, SLOW)
+    spec(Id::ClusterCountKeysInSlot, "cluster|countkeysinslot", 3, EVERY_KEY, STALE, SLOW)
         .documented("cluster", "3.0.0", "slot", "Return the number of local keys in the specified hash slot"),
-    spec(Id::ClusterGetKeysInSlot, "cluster|getkeysinslot", 4, NO_KEY, STALE, SLOW)
+    spec(Id::ClusterGetKeysInSlot, "cluster|getkeysinslot", 4, EVERY_KEY, STALE, SLOW)
         .documented("cluster", "3.0.0", "slot count", "Return local key names in the specified hash slot")
         .tips(&["nondeterministic_output"]),
     spec(Id::ClusterHelp, "cluster|help", 2, NO_KEY, ALWAYS, SLOW).documented("cluster", "5.0.0", "", HELP_SUMMARY),
     spec(Id::ClusterInfo, "cluster|info", 2, NO_KEY, STALE, SLOW)
         .documented("cluster", "3.0.0", "", "Provides info about Redis Cluster node state")
         .tips(&["nondeterministic_output"]),
+    // The key is not looked up.
     spec(Id::ClusterKeySlot, "cluster|keyslot", 3, NO_KEY, STALE, SLOW)
         .documented("cluster", "3.0.0", "key", "Returns the hash slot of the specified key"),
     spec(Id::ClusterMyId, "cluster|myid", 2, NO_KEY, STALE, SLOW)
@@ -414,7 +440,7 @@ const MEMORY: &[Spec] = &[
     spec(Id::MemoryUsage, "memory|usage", -3, SECOND_KEY, READ, &["@read", "@slow"])
         .documented("server", "4.0.0", "key [SAMPLES count]", "Estimate the memory usage of a key").key_flags(&["RO"]),
     spec(Id::MemoryHelp, "memory|help", 2, NO_KEY, ALWAYS, SLOW).documented("server", "4.0.0", "", HELP_SUMMARY),
-    spec(Id::MemoryStats, "memory|stats", 2, NO_KEY, CONTAINER, SLOW)
+    spec(Id::MemoryStats, "memory|stats", 2, EVERY_KEY, CONTAINER, SLOW)
         .documented("server", "4.0.0", "", "Show memory usage details")
         .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
 ];
