@@ -17,7 +17,7 @@ use tracing::{error, warn};
 
 use super::process::log_queue::LogLimit;
 use super::process::panics;
-use super::table::generations::PinnedGeneration;
+use super::table::PinnedGeneration;
 use crate::format::OwnedKey;
 use crate::store::ColdLookup;
 use crate::sync::unpoisoned;

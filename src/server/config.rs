@@ -11,7 +11,7 @@ use super::cluster::ClusterNode;
 use super::limits::Limits;
 use super::listen::listener::{Inherited, SocketAccess};
 use super::state::ForeignKeys;
-use super::table::generations::{Plan, Source};
+use super::table::{Plan, Source};
 use crate::DEFAULT_SOCKET;
 use crate::replace::ReplaceRules;
 use crate::store::{Memory, OpenOptions, Verify};

@@ -88,12 +88,12 @@ pub use responses::Responses;
 pub use state::ForeignKeys;
 use state::{ServerState, Settings};
 use stats::Statistics;
-pub use table::generations::Control;
+pub use table::Control;
 #[doc(hidden)]
-pub use table::generations::OpenError;
-use table::generations::{ControlChannel, Generation, ServedTable, Source, Supervised, Supervisor};
+pub use table::OpenError;
+use table::{ControlChannel, Generation, ServedTable, Source, Supervised, Supervisor};
 #[doc(hidden)]
-pub use table::published::{PublishedFacts, PublishedTable};
+pub use table::{PublishedFacts, PublishedTable};
 #[cfg(feature = "tls")]
 pub use tls::TlsConfig;
 use users::Users;
@@ -118,7 +118,7 @@ impl Opened {
         process::panics::install_hook();
         survive_bus_errors().map_err(ServerError::Signal)?;
         if config.lease {
-            table::leases::start();
+            table::start_leases();
         }
         let source = config.source(db.as_ref());
         let generation = source.open()?;

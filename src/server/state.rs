@@ -24,7 +24,7 @@ use super::process::log_queue::LogLimit;
 use super::process::newest_tasks::NewestTasks;
 use super::sockets::{Descriptors, Peer};
 use super::stats::{Counters, Statistics};
-use super::table::generations::{Control, Generation, PinnedGeneration, ServedTable, Source};
+use super::table::{Control, Generation, PinnedGeneration, ServedTable, Source};
 use super::users::Users;
 use crate::protocol::native::Status;
 
@@ -317,7 +317,7 @@ pub(super) mod tests {
     use crate::server::Config;
     use crate::server::process::Notifier;
     use crate::server::stats::Statistics;
-    use crate::server::table::generations::{ControlChannel, ServedTable};
+    use crate::server::table::{ControlChannel, ServedTable};
     use crate::server::users::Users;
 
     /// Creates the state of a server that serves the file `db` with one worker. Returns the worker's state.

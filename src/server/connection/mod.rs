@@ -43,7 +43,7 @@ use super::redis;
 use super::responses::{Responses, Unsent};
 use super::sockets::{ClientStream, Peer, is_too_many, poll_send};
 use super::state::{ConnectionContext, WorkerState};
-use super::table::generations::PinnedGeneration;
+use super::table::PinnedGeneration;
 use super::turns::{READ_LEN_BYTES, Then, Turn};
 use crate::direct::Waiter;
 use buffers::{PendingResponses, Unanswered};

@@ -12,7 +12,7 @@ use crate::server::redis::{self, Session};
 use crate::server::responses::Responses;
 use crate::server::state::ConnectionContext;
 use crate::server::stats::Tally;
-use crate::server::table::generations::Generation;
+use crate::server::table::Generation;
 use crate::server::turns::{Pass, Then, VERIFICATION_WORK_MAX};
 use crate::setting::Setting;
 use crate::store::VerificationLimit;

@@ -19,7 +19,7 @@ use tracing::{debug, info, warn};
 
 use super::process::log_queue::LogLimit;
 use super::state::ServerState;
-use super::table::generations::OpenError;
+use super::table::OpenError;
 use super::users::UsersError;
 use super::worker::{Accepted, Worker};
 use crate::setting::Setting;

@@ -16,7 +16,7 @@ use crate::server::facts::{self, Snapshot};
 use crate::server::responses::Responses;
 use crate::server::state::ConnectionContext;
 use crate::server::stats::Tally;
-use crate::server::table::generations::Generation;
+use crate::server::table::Generation;
 
 /// The maximum number of requests about the server in a pass.
 const PASS_MAX: usize = 10;

@@ -19,7 +19,7 @@ use super::cluster::{ClusterNode, View};
 use super::responses::Responses;
 use super::state::ConnectionContext;
 use super::stats::Tally;
-use super::table::generations::Generation;
+use super::table::Generation;
 use super::turns::{Pass, RUN_REQUESTS_MAX, Then};
 use crate::cluster::SlotSet;
 use crate::format::key::Key;

@@ -17,7 +17,7 @@ use crate::protocol::resp::commands::KeysNeeded;
 use crate::server::responses::Responses;
 use crate::server::state::ConnectionContext;
 use crate::server::stats::Tally;
-use crate::server::table::generations::Generation;
+use crate::server::table::Generation;
 use crate::server::turns::{Pass, Then};
 use crate::server::users::{Access, Attempts, Denied, LoginFailed, OpNeeds, needs_of_op};
 

@@ -18,7 +18,7 @@ use crate::protocol::resp::commands::{
 };
 use crate::protocol::resp::range::Span;
 use crate::protocol::resp::{Args, Command};
-use crate::server::table::generations::Generation;
+use crate::server::table::Generation;
 use crate::server::users::{Access, CATEGORIES, Denied, Users};
 
 /// The cost, in steps, of describing one password or one rule of a user.

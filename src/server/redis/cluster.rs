@@ -22,7 +22,7 @@ use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, KeysNeeded, Spec, re
 use crate::protocol::resp::{Args, Command, Version, integer};
 use crate::server::cluster::{ClusterNode, View};
 use crate::server::responses::Responses;
-use crate::server::table::generations::Generation;
+use crate::server::table::Generation;
 use crate::slots::{SLOT_COUNT, slot_of};
 
 /// The error for commands that only a node of a cluster executes.

@@ -13,7 +13,7 @@ use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_
 use crate::protocol::resp::{Args, Command, Reply};
 use crate::server::facts::{Snapshot, digest_text};
 use crate::server::responses::Responses;
-use crate::server::table::generations::Generation;
+use crate::server::table::Generation;
 
 impl Session {
     pub(super) fn execute(

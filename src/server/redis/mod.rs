@@ -35,7 +35,7 @@ use super::clients::Activity;
 use super::responses::Responses;
 use super::sockets::Peer;
 use super::state::{ConnectionContext, WorkerState};
-use super::table::generations::Generation;
+use super::table::Generation;
 use super::turns::{Pass, Then};
 use super::users::{Access, Attempts};
 use crate::protocol::resp::{Command, ParseProgress, Parsed, Reply, Sink, Version, parse};

@@ -11,7 +11,7 @@ use super::keys::{SlotOfKeys, SlotsOfTransaction};
 use super::{Out, Session};
 use crate::protocol::resp::Command;
 use crate::protocol::resp::commands::{Id, Spec};
-use crate::server::table::generations::Generation;
+use crate::server::table::Generation;
 use crate::setting::Setting;
 
 /// The state of a transaction, which is restored if a pass is repeated.

@@ -19,7 +19,7 @@ use tracing::{error, info, warn};
 use super::TlsConfig;
 use crate::config_file::{self, PEM_LEN_MAX_BYTES};
 use crate::server::stats::{Statistics, TlsStatus};
-use crate::server::table::generations::FileVersion;
+use crate::server::table::FileVersion;
 use crate::sync::unpoisoned;
 
 /// How long changed files must stay unchanged before they are read. The wait is necessary because a certificate and its

@@ -17,7 +17,7 @@ use crate::server::process::liveness::Thread;
 use crate::server::process::log_queue::LogLimit;
 use crate::server::sockets::Peer;
 use crate::server::stats::{Statistics, Totals};
-use crate::server::table::generations::{FileVersion, FolderWatch};
+use crate::server::table::{FileVersion, FolderWatch};
 use crate::sync::unpoisoned;
 
 /// The maximum number of bytes of a user's name in a log line.

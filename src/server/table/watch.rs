@@ -1,19 +1,25 @@
-//! Detects a new file at a path.
+//! Detects a new file at a path, and changes of the served file.
 //!
-//! In: a path. Out: the identity of the file at the path, and a call whenever something changes in the folder of the
-//! path. A lost event does no harm, because the path is also checked periodically.
+//! In: a path, and SIGIO, which the kernel sends when a process tries to open a leased file for writing. Out: the identity
+//! of the file at the path, a call whenever something changes in the folder of the path, and renewed and released leases.
+//! A lost event does no harm, because the path is also checked periodically.
 
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use notify::{EventKind, RecursiveMode, Watcher};
+use signal_hook::consts::SIGIO;
+use signal_hook::low_level::pipe;
+use tracing::warn;
 
-use crate::server::process::liveness::Thread;
-use crate::store::unsettled_for;
+use crate::server::process::liveness::{LEASES, Thread, beat_every};
+use crate::store::{RENEW_LEASES_EVERY, renew_leases, take_leases, unsettled_for};
 
 /// Identifies a file and its contents. A file that is replaced or changed gets another identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +133,35 @@ fn folders(path: &Path) -> Vec<PathBuf> {
         }
     }
     folders
+}
+
+/// Starts the thread that renews leases, and enables leases on served files for as long as the process runs. Later
+/// calls have no effect.
+pub(in crate::server) fn start_leases() {
+    static STARTED: OnceLock<()> = OnceLock::new();
+    STARTED.get_or_init(|| {
+        if let Err(error) = start_lease_thread() {
+            warn!("files cannot be leased: {error}: the server calls fstat after every batch instead");
+        }
+    });
+}
+
+fn start_lease_thread() -> io::Result<()> {
+    let (mut signals, sender) = UnixStream::pair()?;
+    pipe::register(SIGIO, sender)?;
+    signals.set_read_timeout(Some(RENEW_LEASES_EVERY.min(beat_every(sd_notify::watchdog_enabled()))))?;
+    thread::Builder::new().name("leases".to_owned()).spawn(move || {
+        LEASES.started();
+        loop {
+            LEASES.beat();
+            // Waits for a signal, or until leases must be renewed. One call of `renew_leases` handles all signals that
+            // have arrived.
+            let _ = signals.read(&mut [0; 64]);
+            let _ = LEASES.catch(renew_leases);
+        }
+    })?;
+    take_leases();
+    Ok(())
 }
 
 #[cfg(test)]

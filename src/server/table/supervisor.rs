@@ -5,31 +5,26 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::task::Waker;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::candidate::{Candidate, Replaces, summary};
-use super::source::{PAUSE, pause};
+use super::control::{Control, ControlChannel, Message};
+use super::served::ServedTable;
 use super::watch::{FileVersion, FolderWatch, Identity};
-use super::{Generation, OpenError, Source};
+use super::{Generation, OpenError, PAUSE, Source, pause};
 use crate::Lookup;
 use crate::cluster::SlotSet;
-use crate::direct::{Board, Waiter};
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::replace::ReplaceRules;
 use crate::server::process::liveness::{Liveness, Thread};
 use crate::server::process::{Notifier, lower_priority};
-use crate::server::sockets::Descriptors;
 use crate::server::stats::Statistics;
-use crate::server::table::published::{PublishedFacts, PublishedTable};
 use crate::store::{Mistrust, SETTLE, Writers, reopened};
 use crate::sync::{Pending, unpoisoned};
 
@@ -526,7 +521,7 @@ const RELEASE_AFTER: Duration = Duration::from_millis(2);
 const RELEASE_EVERY: Duration = Duration::from_millis(250);
 
 /// The replaced generations that are still in use.
-pub(super) struct Retained {
+struct Retained {
     max: usize,
     /// The generations, oldest first, each with the time at which it was replaced.
     generations: Vec<(Arc<Generation>, Instant)>,
@@ -535,25 +530,21 @@ pub(super) struct Retained {
 impl Retained {
     /// Creates an empty list. Whenever the list has more than `max` generations, connections must release the oldest
     /// ones.
-    pub(super) fn new(max: usize) -> Retained {
+    fn new(max: usize) -> Retained {
         Retained { max, generations: Vec::new() }
     }
 
     /// Adds the generation that was just replaced.
-    pub(super) fn add(&mut self, generation: Arc<Generation>) {
+    fn add(&mut self, generation: Arc<Generation>) {
         self.generations.push((generation, Instant::now()));
     }
 
     /// Closes the generations that nothing else refers to. Returns the number of generations that are left.
-    pub(super) fn release(&mut self) -> usize {
+    fn release(&mut self) -> usize {
         self.generations.retain(|(generation, since)| {
             let is_held = Arc::strong_count(generation) > 1;
             if !is_held {
-                tracing::debug!(
-                    "generation {} is closed {:?} after it was replaced",
-                    generation.number,
-                    since.elapsed()
-                );
+                debug!("generation {} is closed {:?} after it was replaced", generation.number, since.elapsed());
                 generation.store.release_pages(pause);
             }
             is_held
@@ -563,7 +554,7 @@ impl Retained {
 
     /// Returns the lowest generation number that connections may still hold. Returns `None` if the number of replaced
     /// generations does not exceed the limit.
-    pub(super) fn oldest_allowed(&self) -> Option<u64> {
+    fn oldest_allowed(&self) -> Option<u64> {
         let exceeding = self.generations.len().checked_sub(self.max).filter(|exceeding| *exceeding > 0)?;
         let (newest_exceeding, _) = &self.generations[exceeding - 1];
         Some(newest_exceeding.number + 1)
@@ -571,281 +562,8 @@ impl Retained {
 
     /// Returns how long to wait before the next call of [`Retained::release`]. `None` if no replaced generation is
     /// left.
-    pub(super) fn release_after(&self) -> Option<Duration> {
+    fn release_after(&self) -> Option<Duration> {
         let (_, since) = self.generations.last()?;
         Some(since.elapsed().clamp(RELEASE_AFTER, RELEASE_EVERY))
-    }
-}
-
-/// A reference to a generation, which keeps the generation open.
-///
-/// Each worker has a separate reference count, because workers that shared one count would contend for its cache line.
-#[derive(Clone)]
-#[expect(clippy::redundant_allocation, reason = "the outer count belongs to one worker")]
-pub(in crate::server) struct PinnedGeneration(Arc<Arc<Generation>>);
-
-impl PinnedGeneration {
-    fn new(generation: &Arc<Generation>) -> Self {
-        PinnedGeneration(Arc::new(Arc::clone(generation)))
-    }
-
-    /// Returns the number of references that this worker has to the generation.
-    #[cfg(test)]
-    pub(in crate::server) fn count(&self) -> usize {
-        Arc::strong_count(&self.0)
-    }
-}
-
-impl Deref for PinnedGeneration {
-    type Target = Generation;
-
-    #[inline]
-    fn deref(&self) -> &Generation {
-        &self.0
-    }
-}
-
-/// The current generation, a reference to it for each worker, and the shared page that announces it to direct clients.
-pub(in crate::server) struct ServedTable {
-    current: Mutex<Arc<Generation>>,
-    /// The generation that each worker reads. Differs from `current` only while [`ServedTable::replace`] runs.
-    slots: Box<[Mutex<PinnedGeneration>]>,
-    /// Whether the current file was changed in place and is not trusted.
-    is_changed: AtomicBool,
-    /// The shared page, which announces the table's state to direct clients. `None` if direct mode is off.
-    board: Option<Board>,
-}
-
-impl ServedTable {
-    /// Serves the first generation to `workers` workers, and to direct clients if `direct` is true.
-    pub(in crate::server) fn new(generation: Generation, workers: usize, direct: bool) -> ServedTable {
-        let current = Arc::new(generation);
-        let board = direct.then(new_board).flatten();
-        if let Some(board) = &board {
-            announce(board, &current);
-        }
-        let slot = || Mutex::new(PinnedGeneration::new(&current));
-        ServedTable {
-            slots: std::iter::repeat_with(slot).take(workers).collect(),
-            current: Mutex::new(current),
-            is_changed: AtomicBool::new(false),
-            board,
-        }
-    }
-
-    /// Returns the current generation.
-    pub(in crate::server) fn current(&self) -> Arc<Generation> {
-        Arc::clone(&unpoisoned(&self.current))
-    }
-
-    /// Returns the generation that a worker's next pass reads.
-    #[inline]
-    pub(in crate::server) fn pin(&self, worker: usize) -> PinnedGeneration {
-        unpoisoned(&self.slots[worker]).clone()
-    }
-
-    /// Makes a generation the current one. Every pass that begins after this call reads the new generation. Returns the
-    /// generation that was replaced.
-    pub(in crate::server) fn replace(&self, generation: &Arc<Generation>) -> Arc<Generation> {
-        for slot in &self.slots {
-            let new = PinnedGeneration::new(generation);
-            let old = std::mem::replace(&mut *unpoisoned(slot), new);
-            // The old generation is dropped after the slot is unlocked, because dropping it may unmap a file.
-            drop(old);
-        }
-        if let Some(board) = &self.board {
-            announce(board, generation);
-        }
-        std::mem::replace(&mut *unpoisoned(&self.current), Arc::clone(generation))
-    }
-
-    /// Returns whether the current file was changed in place and is not trusted.
-    pub(in crate::server) fn is_changed(&self) -> bool {
-        self.is_changed.load(Ordering::Relaxed)
-    }
-
-    /// Records whether the current file was changed in place. Returns whether this differs from the previous record.
-    pub(super) fn set_changed(&self, is_changed: bool) -> bool {
-        if let Some(board) = &self.board {
-            board.set_changed(is_changed);
-        }
-        self.is_changed.swap(is_changed, Ordering::Relaxed) != is_changed
-    }
-
-    /// Returns whether direct clients may map a generation.
-    pub(in crate::server) fn is_direct(&self, generation: &Generation) -> bool {
-        self.board.is_some() && generation.shared.is_some()
-    }
-
-    /// Returns the shared page, which announces the table's state to direct clients, or `None` if direct mode is off.
-    pub(in crate::server) fn board(&self) -> Option<&Board> {
-        self.board.as_ref()
-    }
-
-    /// If the state of the table is still `known` (the state that a direct client sent in its Open request), returns
-    /// true, and wakes `waker` when the state changes, unless `waiter` is dropped first. Otherwise, or if direct mode
-    /// is off, returns false.
-    pub(in crate::server) fn waits(&self, waiter: &mut Option<Waiter>, known: u64, waker: &Waker) -> bool {
-        let Some(board) = &self.board else { return false };
-        waiter.get_or_insert_with(|| board.waiter()).wait(known, waker)
-    }
-
-    /// Opens the files whose descriptors a direct client receives: the generation's file, and the shared page. Returns
-    /// `None` if direct clients cannot map the generation. Each client receives new open file descriptions, so that
-    /// clients share no file position, no `flock` lock, and no read-ahead advice.
-    ///
-    /// # Errors
-    /// If the system cannot open the files.
-    #[cold]
-    pub(in crate::server) fn open_descriptors(&self, generation: &Generation) -> io::Result<Option<Descriptors>> {
-        let (Some(table), Some(board)) = (&generation.shared, &self.board) else { return Ok(None) };
-        Ok(Some([reopened(table)?, reopened(board.file())?]))
-    }
-}
-
-fn new_board() -> Option<Board> {
-    let cannot = |error: &io::Error| {
-        warn!("direct mode is off: the shared page cannot be created: {error}: clients send requests to the server");
-    };
-    Board::new().inspect_err(cannot).ok()
-}
-
-/// Publishes the number of the current generation on the shared page, and from then on, each change of the generation's
-/// lease.
-fn announce(board: &Board, generation: &Generation) {
-    let (number, lease_board) = (generation.number, board.clone());
-    board.serve(number);
-    if let Some(file) = generation.store.watched_file() {
-        file.report_lease(move |state| lease_board.set_lease(number, state));
-    }
-}
-
-/// A message to the supervisor.
-pub(super) enum Message {
-    /// Check whether there is a new file at the path.
-    CheckPath,
-    /// Check whether the served file was changed in place.
-    Changed,
-    /// Serve the file at the path, even if it was rejected before. Contains the number of the attempt.
-    Reload(u64),
-    /// Serve the previous generation. Contains the number of the attempt.
-    Rollback(u64),
-    /// Serve the file at the path by these rules, and send the outcome.
-    Serve {
-        rules: ReplaceRules,
-        outcome: Sender<Result<String, String>>,
-    },
-    /// Publish the outcome of an attempt that was made elsewhere.
-    Attempted {
-        number: u64,
-        outcome: Result<String, String>,
-    },
-    Stop,
-}
-
-/// A handle that requests reloads and rollbacks from a running server. Clones may be sent to other threads.
-#[derive(Clone)]
-pub struct Control {
-    pub(super) sender: Sender<Message>,
-    statistics: Arc<Statistics>,
-    /// Announces each requested reload to the parts of the server that read other files, for example the users file.
-    reloads: watch::Sender<()>,
-    /// The published table that the server follows, if there is one.
-    published: Arc<OnceLock<Arc<dyn PublishedTable>>>,
-}
-
-impl Control {
-    /// Requests a reload: the server opens, checks, and serves the file at its path, and reads the users file again.
-    /// Returns the number of this attempt without waiting for its end. The response to an Info request reports the
-    /// outcome. If the server follows a published table, looks for a new generation of the table instead.
-    pub fn reload(&self) -> u64 {
-        self.reloads.send_replace(());
-        match self.published.get() {
-            Some(published) => {
-                let number = self.next_attempt();
-                published.request(number);
-                number
-            }
-            None => self.request(Message::Reload),
-        }
-    }
-
-    /// Serves the file at the server's path, if these rules allow it, and waits until it is served or rejected. Returns a
-    /// description of the outcome.
-    ///
-    /// # Errors
-    /// The reason why the file is not served.
-    pub fn serve_file(&self, rules: ReplaceRules) -> Result<String, String> {
-        let (outcome, received) = channel();
-        let _ = self.sender.send(Message::Serve { rules, outcome });
-        received.recv().unwrap_or_else(|_| Err("the server stops".to_owned()))
-    }
-
-    /// Ends a reload that was passed to a [`PublishedTable`], and publishes its outcome.
-    pub fn end_reload(&self, attempt: u64, outcome: Result<String, String>) {
-        let _ = self.sender.send(Message::Attempted { number: attempt, outcome });
-    }
-
-    /// Requests a rollback: the server checks and serves the previous generation again. Returns the number of this
-    /// attempt without waiting for its end. The response to an Info request reports the outcome.
-    pub fn rollback(&self) -> u64 {
-        self.request(Message::Rollback)
-    }
-
-    fn next_attempt(&self) -> u64 {
-        1 + self.statistics.totals.reload_requested.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn request(&self, message: impl FnOnce(u64) -> Message) -> u64 {
-        let number = self.next_attempt();
-        // Fails only if the server has ended.
-        let _ = self.sender.send(message(number));
-        number
-    }
-
-    /// Makes requested reloads look for new generations of a published table.
-    pub(in crate::server) fn follow(&self, table: Arc<dyn PublishedTable>) {
-        // Only the first table can be followed.
-        let _ = self.published.set(table);
-    }
-
-    /// Returns what the server reports about the published table that it follows, or `None` if it follows none.
-    pub(in crate::server) fn published_facts(&self) -> Option<PublishedFacts> {
-        self.published.get().map(|published| published.facts())
-    }
-
-    /// Reports that lookups found damaged blocks in the served file. Returns whether the server follows a published table,
-    /// which is then fetched again.
-    pub(super) fn has_damaged_blocks(&self) -> bool {
-        let published = self.published.get();
-        published.inspect(|published| published.damaged()).is_some()
-    }
-
-    /// Returns a receiver that is notified of each requested reload.
-    pub(in crate::server) fn reloads(&self) -> watch::Receiver<()> {
-        self.reloads.subscribe()
-    }
-
-    /// Reports to the supervisor that the served file was changed in place.
-    #[cold]
-    pub(in crate::server) fn file_has_changed(&self) {
-        let _ = self.sender.send(Message::Changed);
-    }
-}
-
-/// Both ends of the channel to the supervisor. The supervisor takes the receiver when it starts.
-pub(in crate::server) struct ControlChannel {
-    pub(in crate::server) control: Control,
-    pub(super) receiver: Receiver<Message>,
-}
-
-impl ControlChannel {
-    /// Opens a channel. `statistics` counts the requested reloads and rollbacks.
-    pub(in crate::server) fn new(statistics: Arc<Statistics>) -> ControlChannel {
-        let (sender, receiver) = channel();
-        ControlChannel {
-            control: Control { sender, statistics, reloads: watch::Sender::new(()), published: Arc::default() },
-            receiver,
-        }
     }
 }
