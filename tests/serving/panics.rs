@@ -353,7 +353,7 @@ fn metrics_are_served_after_panics_of_the_metrics_thread() {
     set_blocking(&metrics_socket(&scene), false);
     let ready = http_get(&metrics_socket(&scene), "/readyz");
     assert!(ready.starts_with("HTTP/1.1 503 "), "{ready}");
-    scene.assert_panics_reported("metrics", panics(), "src/server/metrics/mod.rs");
+    scene.assert_panics_reported("metrics", panics(), "src/server/metrics.rs");
 }
 
 /// Runs the body of a test in a process of its own.
