@@ -1,11 +1,13 @@
 //! Requests and response headers of the native protocol. All numbers are big-endian.
 //!
-//! A short request takes 16 bytes, and has a numeric key or no key. A long request has a byte key, a range, a login,
-//! or a selection of columns, and contains its own length. The types have the layout of the encoded bytes: a buffer is read as a slice of requests
-//! without a copy, and a header is sent as it is in memory.
+//! A short request takes 16 bytes, and has a numeric key or no key. A long request has a byte key, a range, a login, or a
+//! selection of columns, and contains its own length. The types have the layout of the encoded bytes: a buffer is read
+//! as a slice of requests without a copy, and a header is sent as it is in memory.
 
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::resp::commands::{Id, KeysNeeded};
 
 /// Length of a short request. The length of a long request is a multiple of this length.
 pub const REQUEST_LEN_BYTES: usize = size_of::<Request>();
@@ -69,10 +71,22 @@ pub enum ValueKind {
     Topology,
 }
 
-/// Defines all ops. Each line defines an op with its code, its name, its kind, and the kind of value in its responses.
-/// The counters and metrics of an op are named after the op.
+/// The permissions that a user needs for an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpNeeds {
+    /// No permission: every connection may log in.
+    Nothing,
+    /// The permission for a command, and for keys.
+    Command(Id, KeysNeeded),
+    /// The permission for all commands and all keys.
+    Everything,
+}
+
+/// Defines all ops. Each line defines an op with its code, its name, its kind, the kind of value in its responses, and
+/// the permissions that it needs. The counters and metrics of an op are named after the op.
 macro_rules! ops {
-    ($($(#[$doc:meta])* $op:ident = $code:literal, $name:literal, $kind:ident, $value:ident;)*) => {
+    ($($(#[$doc:meta])* $op:ident = $code:literal, $name:literal, $kind:ident, $value:ident,
+        $needs:ident $(($command:ident, $keys:ident))?;)*) => {
         /// The operation that a request asks the server to perform.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
@@ -113,48 +127,57 @@ macro_rules! ops {
                     $(Op::$op => ValueKind::$value,)*
                 }
             }
+
+            /// Returns the permissions that a user needs for the op.
+            pub const fn needs(self) -> OpNeeds {
+                match self {
+                    $(Op::$op => OpNeeds::$needs $((Id::$command, KeysNeeded::$keys))?,)*
+                }
+            }
         }
     };
 }
 
 ops! {
     /// Returns the key's value.
-    Get = 0, "get", Point, Value;
+    Get = 0, "get", Point, Value, Command(Get, Named);
     /// Returns whether the table has the key. The response has no value.
-    Exists = 1, "exists", Point, Empty;
+    Exists = 1, "exists", Point, Empty, Command(Exists, Named);
     /// Returns the row with the largest key less than or equal to the requested key.
-    Floor = 2, "floor", Neighbor, Page;
+    Floor = 2, "floor", Neighbor, Page, Command(ZkvFloor, All);
     /// Returns the row with the smallest key greater than or equal to the requested key.
-    Ceiling = 3, "ceiling", Neighbor, Page;
+    Ceiling = 3, "ceiling", Neighbor, Page, Command(ZkvCeiling, All);
     /// Returns a page of the rows of a range.
-    Range = 4, "range", Range, Page;
+    Range = 4, "range", Range, Page, Command(ZkvRange, All);
     /// Returns the number of rows in a range.
-    Count = 5, "count", Range, Number;
+    Count = 5, "count", Range, Number, Command(ZkvCount, All);
     /// Returns facts about the server and its table.
-    Info = 6, "info", Server, Text;
+    Info = 6, "info", Server, Text, Command(Info, All);
     /// Reloads the server's file.
-    Reload = 7, "reload", Server, Number;
+    Reload = 7, "reload", Server, Number, Everything;
     /// Rolls the server back to the previous generation.
-    Rollback = 8, "rollback", Server, Number;
+    Rollback = 8, "rollback", Server, Number, Everything;
     /// Passes two descriptors for direct mode: one of the table's file, and one of the shared page, on which the server
     /// announces the next generation. Works only over a Unix socket.
-    Open = 9, "open", Server, Table;
+    Open = 9, "open", Server, Table, Everything;
     /// Returns an empty response.
-    Ping = 10, "ping", Server, Empty;
+    Ping = 10, "ping", Server, Empty, Command(Ping, None);
     /// Logs the connection in as a user. The body of the request is the user's name, a zero byte, and the password.
-    Auth = 11, "auth", Login, Empty;
+    Auth = 11, "auth", Login, Empty, Nothing;
+    // A user who may read some rows needs the names and types of their columns, the nodes that have the rows, and
+    // whether rows come from the same generation.
     /// Returns the schema of a typed table: the bytes of the file's schema section.
-    Schema = 12, "schema", Server, Schema;
+    Schema = 12, "schema", Server, Schema, Command(Get, Some);
     /// Selects the columns that the responses to later GetColumns requests of the connection have. The body of the
     /// request is a [`SelectHeader`], and the position of each column.
-    Select = 13, "select", Select, Empty;
+    Select = 13, "select", Select, Empty, Command(Get, Some);
     /// Returns the selected columns of the key's row.
-    GetColumns = 14, "get_columns", Point, Value;
+    GetColumns = 14, "get_columns", Point, Value, Command(Get, Named);
     /// Returns the topology of the cluster that the server is a node of, as JSON.
-    Topology = 15, "topology", Server, Topology;
+    Topology = 15, "topology", Server, Topology, Command(ClusterSlots, Some);
     /// Returns the number of the served generation. All responses between two with the same number, on one connection,
     /// come from this generation.
-    Generation = 16, "generation", Server, Number;
+    Generation = 16, "generation", Server, Number, Command(Get, Some);
 }
 
 /// Flag that is set in the op code of every known long request.
@@ -436,7 +459,10 @@ impl ResponseHeader {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::protocol::resp::commands::all_commands;
 
     #[test]
     fn a_request_has_the_documented_layout() {
@@ -469,5 +495,48 @@ mod tests {
         }
         assert_eq!([LONG | 6, LONG | 9, LONG | 10, LONG | 12, LONG | 15, 0].map(Op::from_long_code), [None; 6]);
         assert_eq!([LONG - 1, LONG, (1 << 24) - 1, 1 << 24].map(Op::is_long), [false, true, true, false]);
+    }
+    #[test]
+    fn an_op_needs_no_fewer_keys_than_the_command_of_the_same_lookup() {
+        for op in Op::ALL {
+            let OpNeeds::Command(id, keys) = op.needs() else { continue };
+            match all_commands().find(|spec| spec.id == id).unwrap().keys_needed {
+                KeysNeeded::All | KeysNeeded::Prefix => assert_eq!(keys, KeysNeeded::All, "{op:?}"),
+                KeysNeeded::Named => assert!(matches!(keys, KeysNeeded::Named | KeysNeeded::Some), "{op:?}"),
+                KeysNeeded::None | KeysNeeded::Some => {}
+            }
+        }
+    }
+
+    #[test]
+    fn the_document_of_the_protocol_lists_the_permissions_of_all_ops() {
+        let protocol = include_str!("../../docs/PROTOCOL.md");
+        let (_, table) = protocol.split_once("\n| op | Redis command | keys |\n").unwrap();
+        let mut listed = BTreeSet::new();
+        for line in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let (ops, commands): (Vec<&str>, Vec<&str>) =
+                (cells[1].split(", ").collect(), cells[2].split(", ").collect());
+            for (at, op) in ops.iter().enumerate() {
+                let command = commands.get(at).unwrap_or(&commands[0]).trim_matches('`');
+                let keys = cells[3].split_once(',').map_or(cells[3], |(keys, _)| keys);
+                listed.insert(format!("{op}: {command}: {keys}"));
+            }
+        }
+        let name_of = |id: Id| all_commands().find(|spec| spec.id == id).unwrap().written_name();
+        let described = |op: &Op| match op.needs() {
+            OpNeeds::Nothing => format!("{op:?}: none: none"),
+            OpNeeds::Everything => format!("{op:?}: all commands: all"),
+            OpNeeds::Command(id, keys) => {
+                let keys = match keys {
+                    KeysNeeded::None => "none",
+                    KeysNeeded::Named => "the requested key",
+                    KeysNeeded::Some => "at least one permitted key",
+                    KeysNeeded::Prefix | KeysNeeded::All => "all",
+                };
+                format!("{op:?}: {}: {keys}", name_of(id))
+            }
+        };
+        assert_eq!(listed, Op::ALL.iter().map(described).collect());
     }
 }

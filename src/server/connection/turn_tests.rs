@@ -14,7 +14,7 @@ use super::tests::connections_over;
 use super::*;
 use crate::Lookup;
 use crate::bake::{Keys, Options, bake_csv};
-use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id};
+use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, all_commands};
 use crate::server::turns::USED_ON_THREAD;
 
 /// The maximum number of steps of a turn. A turn can exceed `TURN_STEPS_MAX`, because a pass ends only after the
@@ -208,7 +208,7 @@ fn each_of_100_000_arguments_counts_as_a_step() {
     let (_folder, connections) = table("numbers.db", Keys::U64, (0..100).map(|key| (key.to_string(), "v".to_owned())));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut checked = 0;
-    for spec in worst_commands::all_commands().filter(|spec| spec.args_max > ARGS_MAX_AT_ONCE) {
+    for spec in all_commands().filter(|spec| spec.args_max > ARGS_MAX_AT_ONCE) {
         let args = [spec.name.split('|').map(str::to_owned).collect(), vec!["7".to_owned(); 100_000]].concat();
         let (used, _) = serve(&runtime, &connections, worst_commands::command(&args), usize::MAX);
         // The steps of COMMAND GETKEYS are not checked, because its first argument must be the name of a command, and

@@ -3,8 +3,8 @@
 //! Every command gets few, many, short, and long arguments. Commands whose other arguments take more work have cases of
 //! their own. This module does not compile if an op has no case here.
 
-use crate::protocol::native::{Op, push_long, range_flags};
-use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, COMMANDS, Id, Spec};
+use crate::protocol::native::{Op, OpKind, push_long, range_flags};
+use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Spec, all_commands};
 use crate::protocol::resp::{BULK_LEN_MAX_BYTES, COMMAND_LEN_MAX_BYTES};
 
 /// Returns the number 7 with as many leading zeros as an argument of the maximum length can have.
@@ -177,11 +177,6 @@ fn worst_commands(spec: &Spec) -> Vec<Vec<u8>> {
     [with_equal_args(spec), special].concat()
 }
 
-/// Returns every command and subcommand.
-pub(super) fn all_commands() -> impl Iterator<Item = &'static Spec> {
-    COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
-}
-
 /// Returns more inputs that take much work: commands with too many arguments, unknown commands, inline commands, and
 /// empty commands. Each input is paired with the name of its command, or with `none`.
 fn worst_refusals() -> Vec<(String, Vec<u8>)> {
@@ -201,10 +196,6 @@ fn worst_refusals() -> Vec<(String, Vec<u8>)> {
     too_many.chain(unknown.into_iter().map(|bytes| ("none".to_owned(), bytes))).collect()
 }
 
-fn all_ops() -> impl Iterator<Item = Op> {
-    (0..1 << 8).filter_map(|code| Op::from_code(code).or(Op::from_long_code(code | 1 << 16)))
-}
-
 /// Returns the native requests with the given op and the arguments that take the most work. `rows` is the table's
 /// number of rows. A table of numbers must have the keys 0 to `rows - 1`.
 fn worst_requests(op: Op, rows: u64) -> Vec<Vec<u8>> {
@@ -220,13 +211,13 @@ fn worst_requests(op: Op, rows: u64) -> Vec<Vec<u8>> {
         long(&[&numbers.map(u32::to_be_bytes).concat(), start, end])
     };
     let key = vec![b'a'; 65_535];
-    match op {
-        Op::Get | Op::Exists | Op::Floor | Op::Ceiling => {
+    match op.kind() {
+        OpKind::Point | OpKind::Neighbor => {
             // The keys are spread over the table, so that each lookup may be the first to read its block.
             let spread: Vec<u8> = (0..4096).flat_map(|at| short(at * 7919 % rows)).collect();
             vec![spread, short(u64::MAX), long(&[&key]), long(&[b"x"])]
         }
-        Op::Range | Op::Count => {
+        OpKind::Range => {
             let (both, numbers) = (range_flags::START | range_flags::END, range_flags::NUMBERS);
             let mut requests = vec![range(both, &key, &key), range(both | numbers, &[0; 8], &[0xFF; 8]), long(&[b""])];
             for flags in [0, range_flags::BACKWARD, numbers, numbers | range_flags::BACKWARD] {
@@ -234,12 +225,9 @@ fn worst_requests(op: Op, rows: u64) -> Vec<Vec<u8>> {
             }
             requests
         }
-        Op::Auth => vec![long(&[b"default\0", &key]), long(&[&key])],
-        Op::Info | Op::Reload | Op::Rollback | Op::Open | Op::Ping | Op::Schema | Op::Topology | Op::Generation => {
-            vec![short(0)]
-        }
-        Op::Select => vec![long(&[&[0; 8], &key]), long(&[b""])],
-        Op::GetColumns => vec![short(u64::MAX), long(&[&key])],
+        OpKind::Login => vec![long(&[b"default\0", &key]), long(&[&key])],
+        OpKind::Select => vec![long(&[&[0; 8], &key]), long(&[b""])],
+        OpKind::Server => vec![short(0)],
     }
 }
 
@@ -247,6 +235,6 @@ fn worst_requests(op: Op, rows: u64) -> Vec<Vec<u8>> {
 pub(super) fn all_cases(rows: u64) -> impl Iterator<Item = (String, Vec<u8>)> {
     let named = |name: String, cases: Vec<Vec<u8>>| cases.into_iter().map(move |bytes| (name.clone(), bytes));
     let commands = all_commands().flat_map(move |spec| named(spec.name.to_owned(), worst_commands(spec)));
-    let requests = all_ops().flat_map(move |op| named(format!("{op:?}"), worst_requests(op, rows)));
+    let requests = Op::ALL.into_iter().flat_map(move |op| named(format!("{op:?}"), worst_requests(op, rows)));
     worst_refusals().into_iter().chain(commands).chain(requests)
 }

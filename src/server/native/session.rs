@@ -11,7 +11,7 @@ use super::ordered::push_bare;
 use super::{answer, whole_requests};
 use crate::format::key::KeyKind;
 use crate::protocol::native::{
-    LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, REQUEST_LEN_BYTES, Request, Status, long_len_bytes,
+    LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, OpNeeds, REQUEST_LEN_BYTES, Request, Status, long_len_bytes,
 };
 use crate::protocol::resp::commands::KeysNeeded;
 use crate::server::responses::Responses;
@@ -19,7 +19,7 @@ use crate::server::state::ConnectionContext;
 use crate::server::stats::Tally;
 use crate::server::table::Generation;
 use crate::server::turns::{Pass, Then};
-use crate::server::users::{Access, Attempts, Denied, LoginFailed, OpNeeds, needs_of_op};
+use crate::server::users::{Access, Attempts, Denied, LoginFailed};
 
 /// The maximum number of requests whose permissions are checked before the first of them is answered.
 const CHECKED_MAX: usize = 256;
@@ -168,7 +168,7 @@ impl Session {
         }
         // A request with an unknown op gets an Error.
         let Some(op) = op else { return Ok(()) };
-        let (command, keys) = match needs_of_op(op) {
+        let (command, keys) = match op.needs() {
             OpNeeds::Nothing => return Ok(()),
             OpNeeds::Command(command, keys) => (command, keys),
             // The requests of a connection with all permissions are not checked one by one.

@@ -14,7 +14,7 @@ use super::{Out, Session};
 use crate::Lookup;
 use crate::format::key::KeyKind;
 use crate::protocol::resp::commands::{
-    ARGS_MAX_AT_ONCE, COMMANDS, Id, KeysNeeded, Refusal, Spec, find, find_subcommand, resolve, write_name,
+    ARGS_MAX_AT_ONCE, COMMANDS, Id, KeysNeeded, Refusal, Spec, all_commands, find, find_subcommand, resolve, write_name,
 };
 use crate::protocol::resp::range::Span;
 use crate::protocol::resp::{Args, Command};
@@ -97,7 +97,7 @@ pub(super) fn cat(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
         return Err(format!("ERR Unknown category {}", quoted(wanted)));
     }
     let is_of = |category: &&str| category.as_bytes()[1..].eq_ignore_ascii_case(wanted);
-    let all = COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands));
+    let all = all_commands();
     let names: Vec<&str> = all.filter(|spec| spec.categories.iter().any(is_of)).map(|spec| spec.name).collect();
     out.sink().steps().add(COMMANDS.len());
     out.array(names.len());

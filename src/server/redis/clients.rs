@@ -17,7 +17,7 @@ use super::keys::quoted;
 use super::monitor::Monitors;
 use super::work::{Filters, Kill, Killing, List, Listed, LongListPermit, Outcome, Unsent, Work, WorkStep};
 use crate::counted::counted;
-use crate::protocol::resp::commands::{COMMANDS, Id, Spec};
+use crate::protocol::resp::commands::{Id, Spec, all_commands};
 use crate::protocol::resp::{Args, Reply, Version, integer};
 use crate::server::clients::registry::Registry;
 use crate::server::clients::{Activity, Waits};
@@ -243,7 +243,7 @@ fn socket_address(settings: &Settings) -> String {
 /// Returns the name of the command whose [`Id`] has this number, or an empty string if there is no such command.
 fn command_name(id: u8) -> &'static str {
     let is = |spec: &&Spec| spec.id as u8 == id;
-    let mut all = COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands));
+    let mut all = all_commands();
     all.find(is).map_or("", |spec| spec.name)
 }
 
@@ -560,7 +560,7 @@ mod tests {
 
     #[test]
     fn every_command_has_a_unique_id() {
-        for spec in COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands)) {
+        for spec in all_commands() {
             assert_eq!(command_name(spec.id as u8), spec.name);
         }
     }

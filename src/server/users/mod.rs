@@ -8,11 +8,9 @@
 mod access;
 mod parse;
 mod permissions;
-mod requirements;
 mod table;
 
 pub(super) use access::{Access, Attempts, Denied, LoginFailed};
 pub use parse::UsersError;
 pub(super) use permissions::{CATEGORIES, User};
-pub(super) use requirements::{OpNeeds, needs_of_op};
 pub(super) use table::{Users, UsersByName, watch};

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
 use crate::format::key::KeyKind;
-use crate::protocol::resp::commands::{COMMANDS, Id, Spec, find_full, is_unsupported_name, is_write_name};
+use crate::protocol::resp::commands::{Id, Spec, all_commands, find_full, is_unsupported_name, is_write_name};
 
 /// The categories of Redis's commands, in Redis's order.
 pub(in crate::server) const CATEGORIES: [&str; 21] = [
@@ -240,7 +240,7 @@ impl CommandAccess {
 
     pub(super) fn all() -> CommandAccess {
         let mut all = CommandAccess { begins_with_all: true, is_write_permitted: true, ..CommandAccess::none() };
-        all_specs().for_each(|spec| all.set(spec, true));
+        all_commands().for_each(|spec| all.set(spec, true));
         all
     }
 
@@ -255,7 +255,7 @@ impl CommandAccess {
         match name.strip_prefix('@') {
             Some("all") => *self = if is_permitted { CommandAccess::all() } else { CommandAccess::none() },
             Some(category) if CATEGORIES.contains(&category) => {
-                all_specs().filter(|spec| is_in(spec, category)).for_each(|spec| self.set(spec, is_permitted));
+                all_commands().filter(|spec| is_in(spec, category)).for_each(|spec| self.set(spec, is_permitted));
                 if category == "write" {
                     self.is_write_permitted = is_permitted;
                 }
@@ -305,7 +305,7 @@ impl CommandAccess {
     }
 
     fn is_all(&self) -> bool {
-        self.is_write_permitted && all_specs().all(|spec| self.permits(spec.id))
+        self.is_write_permitted && all_commands().all(|spec| self.permits(spec.id))
     }
 
     fn text(&self) -> String {
@@ -318,11 +318,6 @@ impl CommandAccess {
 fn place(id: Id) -> (usize, u64) {
     let number = id as usize;
     (number / 64, 1 << (number % 64))
-}
-
-/// Returns all commands and subcommands.
-fn all_specs() -> impl Iterator<Item = &'static Spec> {
-    COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
 }
 
 fn is_in(spec: &Spec, category: &str) -> bool {
@@ -341,7 +336,7 @@ mod tests {
 
     #[test]
     fn every_command_has_a_bit_and_a_known_category() {
-        for spec in all_specs() {
+        for spec in all_commands() {
             assert!((spec.id as usize) < 128, "{}", spec.name);
             for category in spec.categories {
                 assert!(CATEGORIES.contains(&&category[1..]), "{}: {category}", spec.name);

@@ -124,6 +124,11 @@ impl Spec {
         self.name.rsplit_once('|').map_or(self.name, |(_, own)| own)
     }
 
+    /// Returns the name as a client writes it: `CONFIG GET` for the subcommand `config|get`.
+    pub fn written_name(&self) -> String {
+        self.name.to_ascii_uppercase().replace('|', " ")
+    }
+
     /// Returns whether the command can have this number of arguments, including the name.
     pub fn accepts(&self, arg_count: usize) -> bool {
         accepts(self.arity, arg_count)
@@ -141,6 +146,11 @@ impl Spec {
 fn accepts(arity: i32, arg_count: usize) -> bool {
     let least = arity.unsigned_abs() as usize;
     if arity < 0 { arg_count >= least } else { arg_count == least }
+}
+
+/// Returns all commands, each before its subcommands.
+pub fn all_commands() -> impl Iterator<Item = &'static Spec> {
+    COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
 }
 
 /// Returns the command with this name. Ignores case.
@@ -207,15 +217,13 @@ const fn packed(name: &[u8]) -> Option<u128> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeSet;
 
-    fn all() -> impl Iterator<Item = &'static Spec> {
-        COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
-    }
+    use super::*;
 
     #[test]
     fn every_command_is_found_by_its_name_in_any_case() {
-        for spec in all() {
+        for spec in all_commands() {
             let upper = spec.name.to_ascii_uppercase();
             for name in [spec.name, &upper] {
                 assert_eq!(find_full(name.as_bytes()).map(|found| found.id), Some(spec.id), "{name}");
@@ -240,10 +248,10 @@ mod tests {
 
     #[test]
     fn ids_and_names_are_one_to_one() {
-        let mut names: Vec<&str> = all().map(|spec| spec.name).collect();
-        let mut ids: Vec<String> = all().map(|spec| format!("{:?}", spec.id)).collect();
+        let mut names: Vec<&str> = all_commands().map(|spec| spec.name).collect();
+        let mut ids: Vec<String> = all_commands().map(|spec| format!("{:?}", spec.id)).collect();
         // An identifier is named after its command.
-        for spec in all() {
+        for spec in all_commands() {
             let letters: String = spec.name.chars().filter(char::is_ascii_alphanumeric).collect();
             assert_eq!(format!("{:?}", spec.id).to_ascii_lowercase(), letters);
         }
@@ -257,7 +265,7 @@ mod tests {
 
     #[test]
     fn every_entry_is_complete() {
-        for spec in all() {
+        for spec in all_commands() {
             assert!(spec.arity != 0 && !spec.group.is_empty() && !spec.summary.is_empty(), "{}", spec.name);
             assert!(!spec.since.is_empty() && !spec.categories.is_empty(), "{}", spec.name);
             assert_eq!(spec.keys.first == 0, spec.keys.step == 0, "{}", spec.name);
@@ -265,5 +273,36 @@ mod tests {
                 assert_eq!(subcommand.name, format!("{}|{}", spec.name, subcommand.own_name()));
             }
         }
+    }
+    #[test]
+    fn keys_are_needed_where_the_arguments_have_keys() {
+        for spec in all_commands() {
+            let has_keys = spec.keys.first != 0;
+            match spec.keys_needed {
+                KeysNeeded::Named => assert!(has_keys, "{}: no argument is a key", spec.name),
+                // The keys of these commands are not the only ones that the reply depends on.
+                KeysNeeded::All => assert!(!has_keys || spec.name.starts_with("zkv."), "{}", spec.name),
+                KeysNeeded::None => assert!(!has_keys || spec.id == Id::SUnsubscribe, "{}", spec.name),
+                KeysNeeded::Prefix => assert!(!has_keys, "{}", spec.name),
+                KeysNeeded::Some => panic!("{}: only ops need some key", spec.name),
+            }
+            // `Spec::key_positions` returns a range, and so assumes that all arguments between two keys are keys.
+            assert!(spec.keys.step <= 1, "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn the_documents_list_the_commands_that_need_all_keys() {
+        let access = include_str!("../../../../docs/operations/access.md").replace('\n', " ");
+        let (_, list) = access.split_once("need a permission for all keys (`~*`):").unwrap();
+        let (all_keys, rest) = list.split_once(". ").unwrap();
+        let (prefix, _) = rest.split_once(" with ").unwrap();
+        let of = |wanted: &[KeysNeeded]| -> BTreeSet<String> {
+            all_commands().filter(|spec| wanted.contains(&spec.keys_needed)).map(|spec| spec.written_name()).collect()
+        };
+        let quoted =
+            |text: &str| -> BTreeSet<String> { text.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+        assert_eq!(quoted(all_keys), of(&[KeysNeeded::All, KeysNeeded::Prefix]));
+        assert_eq!(quoted(prefix), of(&[KeysNeeded::Prefix]));
     }
 }
