@@ -186,7 +186,6 @@ struct Level<'t> {
     zones: HashMap<Option<&'t str>, Zone<'t>>,
 }
 
-/// The primaries of a zone.
 #[derive(Default)]
 struct Zone<'t> {
     /// The hosts, in the order of their first primaries.

@@ -62,7 +62,6 @@ impl Batch {
 pub(super) struct ColdWait(Arc<Batch>);
 
 impl ColdWait {
-    /// Returns the number of lookups.
     pub(super) fn lookup_count(&self) -> usize {
         self.0.lookups.len()
     }
@@ -217,7 +216,6 @@ impl ColdReads {
         !queue.batches.is_empty() || queue.idle_threads < unpoisoned(&self.threads).len()
     }
 
-    /// Returns the number of threads that run.
     #[cfg(all(test, feature = "bake"))]
     pub(super) fn thread_count(&self) -> usize {
         Arc::strong_count(&self.shared) - 1

@@ -488,7 +488,6 @@ fn published_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns the node of a cluster that the server is, if it is one.
 fn cluster_node<'s>(snapshot: &Snapshot<'s>) -> Option<&'s Arc<ClusterNode>> {
     snapshot.server.settings.source.cluster.as_ref()
 }

@@ -393,7 +393,6 @@ fn readiness(snapshot: &Snapshot) -> String {
 /// The media type of the encoded metrics.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4";
 
-/// Returns all metrics in the text format.
 fn encode(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for Metric { name, help, value } in FACTS.iter().filter_map(|fact| fact.metric.as_ref()) {

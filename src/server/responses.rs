@@ -108,7 +108,6 @@ impl Responses {
         self.copied_len_bytes + self.borrowed.len_bytes
     }
 
-    /// Returns the copied bytes.
     pub(super) fn copied(&self) -> &[u8] {
         &self.buffer[..self.copied_len_bytes]
     }
@@ -579,7 +578,6 @@ pub(super) fn need_store(pieces: &[Piece]) -> bool {
 }
 
 impl<'a> Unsent<'a> {
-    /// Returns whether all responses are sent.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.sent_bytes >= self.total_len_bytes

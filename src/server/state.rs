@@ -217,7 +217,6 @@ impl WorkerState {
         }
     }
 
-    /// Returns the worker's counters.
     #[inline]
     pub(super) fn counters(&self) -> &Counters {
         self.server.statistics.worker(self.number)
@@ -276,16 +275,12 @@ pub(super) struct ConnectionContext {
 }
 
 impl ConnectionContext {
-    /// Creates the context of a new connection.
     pub(super) fn new(peer: Peer, worker: Arc<WorkerState>) -> ConnectionContext {
         ConnectionContext { peer, activity: worker.registry().activity(peer), worker }
     }
 
     /// Opens the files whose descriptors a response passes to a direct client. `passes` states whether the response
     /// passes descriptors. Returns `None` if it does not, or if the generation is not available to direct clients.
-    ///
-    /// # Errors
-    /// If the system cannot open the files.
     #[inline]
     pub(super) fn descriptors(&self, generation: &Generation, passes: bool) -> io::Result<Option<Descriptors>> {
         if !passes {

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use super::process::log_queue::LogQueue;
 use crate::protocol::native::{Op, OpKind, Status};
 
-/// One of every `TIMED_EVERY` passes is timed.
 const TIMED_EVERY: u64 = 64;
 
 /// The index in [`Requests`] of the counters of Redis commands. Lower indexes are the op codes of native requests.
@@ -388,7 +387,6 @@ impl Statistics {
         self.started.elapsed()
     }
 
-    /// Returns the sums of all workers' counters.
     pub(super) fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         self.workers.iter().for_each(|worker| sums.add(worker));
@@ -505,7 +503,6 @@ pub(super) struct Outcomes {
     pub(super) file_refused: Mutex<String>,
 }
 
-/// The state of the TLS port.
 #[derive(Default)]
 pub(super) struct TlsStatus {
     /// When the certificate expires, in seconds since 1970. 0 if there is no TLS port, or if the time is unknown.

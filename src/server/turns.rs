@@ -34,7 +34,6 @@ pub(super) const VERIFICATION_WORK_MAX: usize = TURN_STEPS_MAX * STEP_WORK;
 // the pass.
 const _: () = assert!(TURN_STEPS_MAX > PASS_STEPS_MAX);
 
-/// Counts the steps of one pass.
 pub(super) struct Steps {
     counted: usize,
     /// The number of steps after which the pass ends.

@@ -38,9 +38,6 @@ const KEEP_ALIVE_PAUSE: Duration = Duration::from_secs(20);
 const COLD_TURNS_MAX: u32 = 4;
 
 /// Creates the runtime of a worker. `is_cold` states whether lookups may have to wait for the disk.
-///
-/// # Errors
-/// If the system cannot create the runtime's descriptors.
 pub(super) fn runtime(is_cold: bool) -> io::Result<Runtime> {
     let mut builder = Builder::new_current_thread();
     if is_cold {
@@ -80,7 +77,6 @@ impl Accepted {
     }
 }
 
-/// A running worker.
 pub(super) struct Worker {
     state: Arc<WorkerState>,
     streams: UnboundedSender<Accepted>,
@@ -89,9 +85,6 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts the thread of the worker with this number.
-    ///
-    /// # Errors
-    /// If the system cannot start the thread or its runtime.
     pub(super) fn start(
         number: usize,
         server: &Arc<ServerState>,

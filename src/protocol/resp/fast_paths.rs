@@ -3,7 +3,6 @@
 
 use super::commands::{ARGS_MAX_AT_ONCE, Id};
 
-/// The first 8 bytes of a `GET` command.
 const START: u64 = u64::from_le_bytes(*b"*2\r\n$3\r\n");
 /// The 6 bytes of a `GET` command that follow [`START`] and precede the length of the key. The last two bytes of this
 /// constant are zero, because [`NAME_MASK`] clears the first two bytes of the length.

@@ -95,7 +95,6 @@ enum Element<'p> {
     Class { members: &'p [u8], is_complement: bool },
 }
 
-/// Returns the first element of a pattern, and the rest of the pattern.
 fn next_element(pattern: &[u8]) -> (Element<'_>, &[u8]) {
     let class = |class, is_complement| {
         let mut rest: &[u8] = class;

@@ -16,7 +16,6 @@ use std::task::Waker;
 
 use super::sockets::Peer;
 
-/// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     /// Waits for the connection's next turn.

@@ -182,7 +182,6 @@ impl ClusterNode {
         self.view().number()
     }
 
-    /// Returns the current view.
     pub(super) fn view(&self) -> Arc<View> {
         self.view.load_full()
     }

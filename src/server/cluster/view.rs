@@ -13,7 +13,6 @@ use crate::protocol::resp::{Reply, Version};
 use crate::slots::{SLOT_COUNT, SlotRange};
 use crate::sync::unpoisoned;
 
-/// The slots that a node serves.
 #[derive(Clone, PartialEq)]
 pub(super) struct ServedSlots {
     /// The slots that it serves to all clients, because it is their primary.
@@ -25,7 +24,6 @@ pub(super) struct ServedSlots {
 impl ServedSlots {
     pub(super) const NONE: ServedSlots = ServedSlots { primary: SlotSet::NONE, readonly: SlotSet::NONE };
 
-    /// Returns the slots that the topology assigns to a node.
     fn assigned(topology: &Topology, index: &NodeIndex<'_>, this: Option<usize>) -> ServedSlots {
         let Some(node) = this.map(|this| &topology.nodes[this]) else { return ServedSlots::NONE };
         let readonly = index.slots_of(&node.id);
@@ -127,9 +125,6 @@ impl View {
     }
 
     /// Returns the view of the node `id`, which also serves the slots `retained` if it still has their rows.
-    ///
-    /// # Errors
-    /// [`TopologyError`], if a slot does not have exactly one primary.
     pub(super) fn new(
         topology: Topology,
         id: &str,
@@ -202,7 +197,6 @@ impl View {
         if reads_replicas { &self.served.readonly } else { &self.served.primary }
     }
 
-    /// Returns all slots that this node serves.
     pub(super) fn served(&self) -> &ServedSlots {
         &self.served
     }
@@ -212,7 +206,6 @@ impl View {
         &self.retained
     }
 
-    /// Returns whether this node is the primary of a slot.
     #[cfg(test)]
     pub(super) fn is_primary_of(&self, slot: u16) -> bool {
         self.served.primary.has(slot)
@@ -223,12 +216,10 @@ impl View {
         self.node_at(*self.owners.get(usize::from(slot))?)
     }
 
-    /// Returns whether a node of the topology is this node.
     pub(in crate::server) fn is_this(&self, node: &TopologyNode) -> bool {
         self.this_node().is_some_and(|this| this.id == node.id)
     }
 
-    /// Returns this node as the topology describes it.
     fn this_node(&self) -> Option<&TopologyNode> {
         self.topology.as_ref()?.nodes.get(self.this?)
     }
@@ -247,12 +238,10 @@ impl View {
         self.topology.as_ref()?.nodes.get(usize::from(position))
     }
 
-    /// Returns the reply to CLUSTER SLOTS.
     pub(in crate::server) fn slots_reply(&self, version: Version) -> &Arc<[u8]> {
         &self.slots[usize::from(version == Version::Resp3)]
     }
 
-    /// Returns the reply to CLUSTER SHARDS.
     pub(in crate::server) fn shards_reply(&self, version: Version) -> &Arc<[u8]> {
         &self.shards[usize::from(version == Version::Resp3)]
     }
@@ -262,15 +251,10 @@ impl View {
         &self.json
     }
 
-    /// Returns the reply to CLUSTER NODES.
     pub(in crate::server) fn nodes_reply(&self, version: Version) -> &Arc<[u8]> {
         &self.nodes[usize::from(version == Version::Resp3)]
     }
 
-    /// Returns the node with this id, and its position.
-    ///
-    /// # Errors
-    /// The text of Redis's error, if there is no such node.
     fn require_position(&self, id: &[u8]) -> Result<(u16, &TopologyNode), String> {
         let node_id = |position: &u16| self.node_at(*position).map(|node| node.id.as_bytes());
         let found = self.by_id.binary_search_by(|position| node_id(position).cmp(&Some(id))).ok();
@@ -281,9 +265,6 @@ impl View {
     }
 
     /// Returns the reply to CLUSTER REPLICAS, which is rendered once for each primary.
-    ///
-    /// # Errors
-    /// The text of Redis's error, if there is no such node or it is a replica.
     pub(in crate::server) fn replicas_reply(&self, id: &[u8]) -> Result<Arc<[u8]>, String> {
         let (position, node) = self.require_position(id)?;
         if node.role == Role::Replica {

@@ -32,7 +32,6 @@ impl Unanswered {
         self.len_bytes() == 0
     }
 
-    /// Returns the number of bytes that are allocated.
     pub(super) fn capacity_bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -123,7 +122,6 @@ impl PendingResponses {
         self.sent_bytes == self.total_len_bytes
     }
 
-    /// Returns the number of unsent bytes.
     pub(super) fn len_bytes(&self) -> usize {
         self.total_len_bytes - self.sent_bytes
     }
@@ -134,7 +132,6 @@ impl PendingResponses {
         !self.is_empty() && (need_store(&self.pieces) || self.passes_descriptors)
     }
 
-    /// Returns the number of bytes that are allocated for the pending responses.
     pub(super) fn capacity_bytes(&self) -> usize {
         size_of::<PendingResponses>() + self.copied.capacity() + self.pieces.capacity() * size_of::<Piece>()
     }

@@ -79,7 +79,6 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Creates the connection of a client.
     pub(super) fn open<S: ClientStream>(&self, stream: S, peer: Peer) -> Connection<S> {
         let Connections { worker, redis_clients } = self.clone();
         worker.server.client_memory.sockets.connection_opened();
@@ -530,9 +529,6 @@ impl<S: ClientStream> Connection<S> {
     }
 
     /// Reads more requests if responses are pending because the socket does not take them.
-    ///
-    /// # Errors
-    /// If the connection has failed.
     #[inline]
     fn read_ahead(&mut self, cx: &mut Context<'_>, input: &mut [u8], turn: &mut Turn) -> io::Result<()> {
         match &self.pending {

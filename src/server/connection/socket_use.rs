@@ -40,9 +40,6 @@ impl SocketUse {
     }
 
     /// Changes the sizes of the socket's buffers.
-    ///
-    /// # Errors
-    /// If the system rejects a size.
     fn limit(&mut self, socket: BorrowedFd<'_>, is_unix: bool, max_bytes: u64) -> rustix::io::Result<()> {
         if max_bytes > self.buffer_max_bytes && max_bytes < self.buffer_max_bytes.saturating_mul(GROWTH_MIN) {
             return Ok(());

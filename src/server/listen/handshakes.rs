@@ -62,9 +62,6 @@ impl Endpoint {
     }
 
     /// Starts the handshake thread, which sends each connection to `established` when its handshake is complete.
-    ///
-    /// # Errors
-    /// If the system cannot start the thread or its runtime.
     pub(in crate::server) fn start(
         self,
         state: &Arc<ServerState>,
@@ -108,7 +105,6 @@ impl Endpoint {
     }
 }
 
-/// The running handshake thread.
 pub(in crate::server) struct HandshakeThread {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -124,7 +120,6 @@ impl HandshakeThread {
     }
 }
 
-/// The handshakes in progress.
 struct Handshakes {
     state: Arc<ServerState>,
     certificates: Arc<Certificates>,

@@ -32,7 +32,6 @@ use crate::setting::Setting;
 /// (net.core.somaxconn).
 const BACKLOG: i32 = i32::MAX;
 
-/// A listening Unix socket.
 pub(in crate::server) struct Listener {
     socket: UnixListener,
     /// The path of the socket, or an `@` and its abstract name.
@@ -480,7 +479,6 @@ impl PeerFilter {
         PeerFilter { access: access.clone(), log_limit: LogLimit::default() }
     }
 
-    /// Returns whether a peer may connect.
     pub(in crate::server) fn admits(&self, stream: &UnixStream) -> bool {
         let SocketAccess { allow_uids, allow_gids, .. } = &self.access;
         if !self.access.names_peers() {
@@ -571,7 +569,6 @@ pub(in crate::server) fn tcp(
     }
 }
 
-/// Listens on an address that `exposure` permits.
 pub(in crate::server) fn listen_on_tcp(address: SocketAddr, exposure: Exposure) -> Result<TcpListener, ServerError> {
     open_tcp(address, exposure, || {
         let listener = TcpListener::bind(address)?;

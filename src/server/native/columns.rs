@@ -20,7 +20,6 @@ use crate::server::turns::RUN_REQUESTS_MAX;
 use crate::store::{Found, Store};
 use crate::typed::{COLUMN_COUNT_MAX, Projection, Schema, TypedRow};
 
-/// The cost, in steps, of selecting one column.
 const SELECT_STEPS: usize = 8;
 /// The number of columns of a projected row that are copied in one step.
 const STEP_COPIES: usize = 8;

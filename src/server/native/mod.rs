@@ -172,7 +172,6 @@ fn whole_requests(input: &[u8]) -> &[Request] {
 
 /// Determines the status of the response for a missing key.
 trait Missing: Copy {
-    /// Returns the status.
     fn status(self, key: Key<'_>) -> Status;
 }
 
@@ -202,7 +201,6 @@ impl PassView {
     }
 }
 
-/// The slots of a node of a cluster.
 #[derive(Clone, Copy)]
 struct NodeSlots<'v> {
     assigned: &'v SlotSet,

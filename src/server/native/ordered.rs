@@ -56,7 +56,6 @@ pub(super) fn side(op: Op) -> Side {
     if op == Op::Floor { Side::After } else { Side::Before }
 }
 
-/// A Range or a Count.
 #[derive(Clone, Copy)]
 pub(super) struct RangeRequest<'b> {
     pub(super) lookup: RangeLookup<Key<'b>>,
@@ -70,7 +69,6 @@ impl<'b> RangeRequest<'b> {
     /// The limits of the page of a request that reads no rows.
     pub(super) const NO_ROWS: PageLimits = PageLimits { rows_max: 0, len_max_bytes: 0 };
 
-    /// Returns the limits of the page of rows.
     pub(super) fn limits(&self) -> PageLimits {
         let rows_max = if self.limit_rows == 0 { usize::MAX } else { self.limit_rows as usize };
         PageLimits { rows_max, len_max_bytes: PAGE_LEN_MAX_BYTES }

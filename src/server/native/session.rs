@@ -23,9 +23,7 @@ use crate::server::users::{Access, Attempts, Denied, LoginFailed};
 
 /// The maximum number of requests whose permissions are checked before the first of them is answered.
 const CHECKED_MAX: usize = 256;
-/// The cost, in steps, of checking a request.
 const CHECK_STEPS: usize = 1;
-/// The cost, in steps, of a login.
 const LOGIN_STEPS: usize = 60;
 /// The first bytes of an Auth request.
 const LOGIN_CODE: [u8; 4] = Op::Auth.long_code().to_be_bytes();
@@ -50,7 +48,6 @@ enum Next<'a> {
     Rest,
 }
 
-/// The key of a request.
 enum RequestKey<'a> {
     Number(u64),
     Bytes(&'a [u8]),
@@ -161,7 +158,6 @@ impl Session {
         permitted_bytes
     }
 
-    /// Checks whether a request is permitted.
     fn check(&self, op: Option<Op>, key: &RequestKey<'_>) -> Result<(), Denied> {
         if !self.access.is_authenticated() {
             return Err(Denied::Unauthenticated);

@@ -180,7 +180,6 @@ impl Thread {
     }
 }
 
-/// All threads of one server.
 pub(in crate::server) struct Liveness {
     /// The main thread, which accepts connections and runs the tasks `residency` and `metrics`.
     pub(in crate::server) main: Arc<Thread>,

@@ -248,9 +248,6 @@ fn command_name(id: u8) -> &'static str {
 }
 
 /// Checks a name that a client chose.
-///
-/// # Errors
-/// The text of the error reply, if the name is not valid.
 pub(super) fn valid_name(what: &str, name: &[u8]) -> Result<String, String> {
     if name.len() > NAME_LEN_MAX_BYTES {
         return Err(format!("ERR {what} cannot be longer than {NAME_LEN_MAX_BYTES} bytes."));
@@ -339,9 +336,6 @@ impl List {
     }
 
     /// Continues a CLIENT LIST: writes more lines, or sends the next bytes of the complete reply.
-    ///
-    /// # Errors
-    /// The errors of [`Unsent::write_batch`].
     pub(super) fn more(
         &mut self,
         clients: &Clients,
@@ -368,9 +362,6 @@ impl List {
 
 impl Unsent {
     /// Writes the lines of the next clients.
-    ///
-    /// # Errors
-    /// The text of the error reply, if this list becomes long while too many long lists are already in memory.
     fn write_batch(&mut self, clients: &Clients, settings: &Settings, out: &mut Out<'_>) -> Result<(), String> {
         let batch = clients.after(self.after_id);
         out.sink().steps().add(batch.len());
@@ -459,9 +450,6 @@ impl Filters {
 }
 
 /// Begins CLIENT KILL.
-///
-/// # Errors
-/// The text of the error reply, if an argument is not valid.
 pub(super) fn kill(args: Args<'_>, users: &Users) -> Result<Outcome, String> {
     let filters = Filters::parse(args, users)?;
     let after_id = filters.id.map_or(0, |id| id - 1);

@@ -30,9 +30,6 @@ const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 
 impl Session {
     /// Executes a command about the cluster.
-    ///
-    /// # Errors
-    /// The text of the error reply.
     pub(super) fn execute_about_cluster(
         &mut self,
         spec: &Spec,
@@ -78,7 +75,6 @@ impl Session {
         Ok(Outcome::Done)
     }
 
-    /// Replies to ROLE.
     pub(super) fn role(&self, out: &mut Out<'_>) {
         let view = self.cluster.as_ref().map(|cluster| cluster.view());
         match (view, view.and_then(View::primary_of_this)) {
@@ -100,7 +96,6 @@ impl Session {
         }
     }
 
-    /// Returns whether the server is a replica in a cluster.
     pub(super) fn is_replica(&self) -> bool {
         self.cluster.as_ref().is_some_and(|cluster| cluster.view().primary_of_this().is_some())
     }

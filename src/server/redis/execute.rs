@@ -110,9 +110,6 @@ impl Session {
     }
 
     /// Executes a command that the server supports.
-    ///
-    /// # Errors
-    /// The text of the error reply, if the command fails before it has written a reply.
     fn execute_known(
         &mut self,
         generation: &Generation,
@@ -269,10 +266,6 @@ impl Session {
         Ok(Outcome::Done)
     }
 
-    /// Checks that the client is an administrator.
-    ///
-    /// # Errors
-    /// The text of the error reply, if the client is not an administrator.
     fn require_admin(&self, spec: &Spec) -> Result<(), String> {
         // If the client has logged in, `execute` has already checked that its user may run the command.
         let users = &self.worker.server.users;

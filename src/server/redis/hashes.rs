@@ -23,9 +23,6 @@ const SCAN_COUNT_DEFAULT: usize = 10;
 const STEP_COLUMNS: usize = 8;
 
 /// Executes a command that reads a hash.
-///
-/// # Errors
-/// The text of the error reply.
 pub(super) fn execute(
     lookup: TextLookup<'_>,
     fields: &Fields,
@@ -81,9 +78,6 @@ pub(super) fn execute(
 }
 
 /// Executes a command that reads a hash, on a table without columns: its keys are missing, or have the wrong type.
-///
-/// # Errors
-/// The text of the error reply.
 pub(super) fn execute_on_strings(
     lookup: TextLookup<'_>,
     missing: Missing,
@@ -142,9 +136,6 @@ fn begin(items: Items, parts: Parts) -> Outcome {
 }
 
 /// Returns a row, all of whose cells can be read.
-///
-/// # Errors
-/// The text of the error reply, if the value is not a row of the schema.
 fn checked_row<'r>(fields: &'r Fields, value: &'r [u8], out: &mut Out<'_>) -> Result<TypedRow<'r>, String> {
     out.sink().steps().add(fields.len() / STEP_COLUMNS);
     let malformed = |error| format!("ERR {error}");

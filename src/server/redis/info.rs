@@ -76,7 +76,6 @@ pub(super) fn info(server: &ServerState, clients: &Clients, shows_keys: bool, ar
     out.verbatim(&text);
 }
 
-/// Returns the node of a cluster that the server is.
 fn cluster<'s>(snapshot: &Snapshot<'s>) -> Option<&'s ClusterNode> {
     snapshot.server.settings.source.cluster.as_deref()
 }

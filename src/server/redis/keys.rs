@@ -11,9 +11,6 @@ use crate::store::LookupError;
 const QUOTED_LEN_MAX_BYTES: usize = 64;
 
 /// Parses a key of the table's kind.
-///
-/// # Errors
-/// The message of the error reply, if `text` is not a key of this kind.
 pub(super) fn key(kind: KeyKind, text: &[u8]) -> Result<Key<'_>, String> {
     match kind {
         KeyKind::U64 => number(text).map(Key::U64).ok_or_else(|| not_a_number(text)),
@@ -44,7 +41,6 @@ pub(super) fn damaged() -> String {
     format!("ERR {}", LookupError::Damaged)
 }
 
-/// Returns the text of a key.
 pub(super) fn key_text<'b>(key: Key<'b>, buffer: &'b mut itoa::Buffer) -> &'b [u8] {
     match key {
         Key::U64(key) => buffer.format(key).as_bytes(),
@@ -134,10 +130,6 @@ impl SlotOfKeys {
         self.0
     }
 
-    /// Adds a key.
-    ///
-    /// # Errors
-    /// The text of the error reply, if the key has another slot than the others, or is not written as clients hash it.
     pub(super) fn add(&mut self, kind: KeyKind, text: &[u8]) -> Result<(), String> {
         if kind == KeyKind::U64 && is_padded(text) && number(text).is_some() {
             return Err(format!(
@@ -154,7 +146,6 @@ impl SlotOfKeys {
     }
 }
 
-/// The slots of the commands of a transaction.
 #[derive(Clone, Copy, Default)]
 pub(super) struct SlotsOfTransaction {
     slot: SlotOfKeys,

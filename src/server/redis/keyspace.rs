@@ -113,7 +113,6 @@ pub(super) fn matches(glob: &Glob, text: &[u8], steps: &mut Steps) -> bool {
     matches
 }
 
-/// Skips the rows before row number `row`.
 fn skip_to(rows: &mut Rows<'_>, row: usize) {
     rows.skip_first(row.saturating_sub(rows.ends().0.row));
 }
@@ -129,7 +128,6 @@ fn count_visited(key: Key<'_>, steps: &mut Steps) -> bool {
     steps.is_pass_over()
 }
 
-/// Returns the number of a random row of a table with rows.
 fn random_row(store: &Store, random: u64) -> usize {
     (random % store.len().max(1) as u64) as usize
 }
@@ -190,7 +188,6 @@ pub(super) fn random_key(store: &Store, random: u64, out: &mut Out<'_>) -> Resul
     Ok(())
 }
 
-/// The arguments of SCAN.
 struct Scan {
     row: usize,
     count: usize,
@@ -252,9 +249,6 @@ impl CursorOwner {
     }
 
     /// Returns the position at which a scan continues. The position is less than `end`.
-    ///
-    /// # Errors
-    /// The text of the error reply, if the cursor belongs to something else.
     pub(super) fn position(self, cursor: u64, end: usize) -> Result<usize, String> {
         let position = (cursor & ((1 << CURSOR_ROW_BITS) - 1)) as usize;
         match cursor {

@@ -38,10 +38,6 @@ impl Session {
         Ok(Outcome::Done)
     }
 
-    /// Logs the session in as a user.
-    ///
-    /// # Errors
-    /// If the user is unknown or disabled, or if the password is wrong.
     fn log_in(&mut self, user: &[u8], password: &[u8], out: &mut Out<'_>) -> Result<(), LoginFailed> {
         let server = &self.worker.server;
         out.sink().steps().add(LOGIN_STEPS);

@@ -34,9 +34,6 @@ pub(super) struct TextLookup<'s> {
 
 impl<'s> TextLookup<'s> {
     /// Parses a key. Returns `None` for a foreign key that counts as missing.
-    ///
-    /// # Errors
-    /// The text of the error reply, if a foreign key causes an error.
     pub(super) fn key<'k>(&self, text: &'k [u8]) -> Result<Option<Key<'k>>, String> {
         match key(self.store.key_kind(), text) {
             Ok(key) => Ok(Some(key)),
@@ -56,10 +53,6 @@ impl<'s> TextLookup<'s> {
         self.store.key_kind() == KeyKind::U64 && number(text).is_none()
     }
 
-    /// Returns the value of a key.
-    ///
-    /// # Errors
-    /// The text of the error reply, if the record is damaged or a foreign key causes an error.
     pub(super) fn find(&self, text: &[u8]) -> Result<Option<Stored<'s>>, String> {
         let Some(key) = self.key(text)? else { return Ok(None) };
         match self.store.find(key) {
@@ -70,18 +63,12 @@ impl<'s> TextLookup<'s> {
     }
 
     /// Returns the string at a key, and counts a hit or a miss.
-    ///
-    /// # Errors
-    /// The errors of [`TextLookup::find`], and the error of Redis for a hash if the table is typed.
     pub(super) fn find_string(&self, text: &[u8], counted: &mut Counted) -> Result<Option<Stored<'s>>, String> {
         let found = self.find_counted(text, counted)?;
         if found.is_some() && self.store.schema_ref().is_some() { Err(WRONG_TYPE.to_owned()) } else { Ok(found) }
     }
 
     /// Returns the value of a key, and counts a hit or a miss.
-    ///
-    /// # Errors
-    /// The errors of [`TextLookup::find`].
     pub(super) fn find_counted(&self, text: &[u8], counted: &mut Counted) -> Result<Option<Stored<'s>>, String> {
         let found = self.find(text)?;
         counted.lookup(found.is_some());

@@ -22,7 +22,6 @@ use crate::server::process::log_queue::LogLimit;
 use crate::server::stats::Totals;
 use crate::sync::unpoisoned;
 
-/// The maximum number of monitors.
 const MONITORS_MAX: usize = 8;
 /// The maximum length of a monitor's queue, which has the lines that its connection has not sent yet.
 const QUEUE_MAX_BYTES: usize = 16 << 20;
@@ -36,7 +35,6 @@ const SHOWN_MAX_BYTES: usize = 4096;
 /// The fixed cost of a line, in steps. The steps of its bytes are added.
 const LINE_STEPS: usize = 5;
 
-/// All monitors of a server.
 #[derive(Default)]
 pub(super) struct Monitors {
     count: AtomicUsize,
@@ -60,7 +58,6 @@ struct Queue {
 }
 
 impl Monitors {
-    /// Returns whether there are monitors.
     #[inline]
     pub(super) fn are_active(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0

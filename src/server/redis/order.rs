@@ -98,9 +98,6 @@ impl<'a> RangeCommand<'a> {
 
     /// Returns the range of keys. If the page has a cursor, the range omits the rows that precede the cursor in the
     /// requested direction.
-    ///
-    /// # Errors
-    /// The text of the error reply, if a key is not of the kind `kind`.
     pub(super) fn lookup(&self, kind: KeyKind) -> Result<RangeLookup<Key<'_>>, String> {
         let (mut start, mut end) = match self.span {
             Span::Between { min, max } => (start_at(kind, min)?, end_at(kind, max)?),
@@ -126,15 +123,10 @@ impl<'a> RangeCommand<'a> {
         Ok(RangeLookup { start, end, prefetched })
     }
 
-    /// Returns the limits of the page of rows.
     pub(super) fn limits(&self) -> PageLimits {
         PageLimits { rows_max: self.page.map_or(0, |page| page.limit), len_max_bytes: PAGE_LEN_MAX_BYTES }
     }
 
-    /// Writes the reply: a number, or a page of rows.
-    ///
-    /// # Errors
-    /// The text of the error reply, if the file is damaged.
     pub(super) fn reply(&self, store: &Store, rows: Range<usize>, out: &mut Out<'_>) -> Result<(), String> {
         match &self.page {
             Some(page) => page.reply(store, store.rows_with_numbers(rows).map_err(|_| damaged())?, out)?,
@@ -173,9 +165,6 @@ impl Page<'_> {
 }
 
 /// Executes a ZKV.RANGE or a ZKV.COUNT.
-///
-/// # Errors
-/// The text of the error reply.
 pub(super) fn range_or_count(
     store: &Store,
     command: Result<RangeCommand<'_>, RangeError>,

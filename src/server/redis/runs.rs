@@ -34,7 +34,6 @@ const HASH_LEN_MAX_BYTES: usize = 16 << 10;
 /// The maximum length of null as a reply.
 const NULL_LEN_MAX_BYTES: usize = "$-1\r\n".len();
 
-/// The counts of an answered run.
 #[derive(Default)]
 pub(super) struct Run {
     pub(super) count: usize,
@@ -78,7 +77,6 @@ impl Routing for Unrouted {
     }
 }
 
-/// A key of a run.
 pub(super) trait RunKey<'k>: LookupKey + Into<Key<'k>> + Default {
     /// Parses a key of the table's kind. A number that is none is executed individually, because the setting for foreign
     /// keys determines its reply.

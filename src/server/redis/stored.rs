@@ -71,7 +71,6 @@ pub(super) fn push_value(out: &mut Out<'_>, value: &[u8], offset_bytes: u64) {
     out.bulk_end();
 }
 
-/// Replies with null.
 #[inline(always)]
 pub(super) fn push_null(responses: &mut Responses, version: Version) {
     match version {

@@ -48,9 +48,6 @@ pub(super) fn check_keys(args: Args<'_>, of: KeysOf) -> Outcome {
 
 /// Checks the keys from `next_arg` on. Returns the work that follows once all keys have been checked, or `None` if the
 /// pass should end although some keys are still unchecked.
-///
-/// # Errors
-/// The text of the error reply, if an argument cannot be a key in this table.
 pub(super) fn more_of_check_keys(
     lookup: TextLookup<'_>,
     command: &Command<'_>,
@@ -147,9 +144,6 @@ pub(super) fn more_of_mget(
 }
 
 /// Continues an EXISTS: looks up more keys, and replies after the last one.
-///
-/// # Errors
-/// The text of the error reply, if a record is damaged.
 pub(super) fn more_of_exists(
     lookup: TextLookup<'_>,
     command: &Command<'_>,

@@ -95,9 +95,6 @@ impl Transaction {
     }
 
     /// Adds the slots of the queued commands to those of EXEC.
-    ///
-    /// # Errors
-    /// The text of the error reply, if the commands have keys of several slots.
     pub(super) fn add_slots(&self, slot: &mut SlotOfKeys) -> Result<(), String> {
         self.queued.map_or(Ok(()), |queued| queued.slots.add_to(slot))
     }

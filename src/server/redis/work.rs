@@ -189,7 +189,6 @@ pub(super) struct UserList {
     pub(super) has_rules: bool,
 }
 
-/// The clients that a CLIENT LIST lists.
 pub(super) enum Listed {
     All,
     None,
@@ -197,7 +196,6 @@ pub(super) enum Listed {
     Ids(Vec<i64>),
 }
 
-/// A CLIENT LIST in progress.
 #[derive(Clone)]
 pub(super) struct List {
     /// The part of the reply that has been written so far. When a pass is repeated, this part is kept, because the list
@@ -226,7 +224,6 @@ impl Drop for LongListPermit {
     }
 }
 
-/// A CLIENT KILL in progress.
 #[derive(Clone)]
 pub(super) struct Kill {
     /// Whether the pass that began the command has been committed. No client is disconnected before that, because a

@@ -36,9 +36,6 @@ impl SocketMemory {
     }
 
     /// Measures the socket whose descriptor has this number.
-    ///
-    /// # Errors
-    /// If the descriptor is not open, is not a socket, or the system does not support the measurement.
     pub(in crate::server) fn of_number(socket: RawFd) -> io::Result<SocketMemory> {
         let mut numbers = [0_u32; NUMBER_COUNT];
         let mut len_bytes = size_of_val(&numbers) as socklen_t;
@@ -62,9 +59,6 @@ impl SocketMemory {
 }
 
 /// Returns whether the peer of a Unix socket has not yet received all bytes that were sent to it.
-///
-/// # Errors
-/// If the system does not support the measurement.
 pub(in crate::server) fn has_unread_bytes(socket: impl AsFd) -> io::Result<bool> {
     let memory = SocketMemory::of_number(socket.as_fd().as_raw_fd())?;
     Ok(memory.send_bytes >= MESSAGE_LEN_MIN_BYTES)
@@ -72,9 +66,6 @@ pub(in crate::server) fn has_unread_bytes(socket: impl AsFd) -> io::Result<bool>
 
 /// Disconnects the TCP socket whose descriptor has this number: the kernel discards the socket's queues, and the client
 /// gets a reset. The descriptor stays open.
-///
-/// # Errors
-/// If the descriptor is not open, or is not a socket that can be disconnected.
 pub(in crate::server) fn disconnect_number(socket: RawFd) -> io::Result<()> {
     let address = sockaddr { sa_family: AF_UNSPEC as sa_family_t, sa_data: [0; 14] };
     // SAFETY: The kernel reads as many bytes of `address` as it has, and checks the descriptor itself.

@@ -22,13 +22,11 @@ use memory::has_unread_bytes;
 /// The files whose descriptors are passed with one response: the table, and the shared page with the table's state.
 pub(super) type Descriptors = [File; 2];
 
-/// The socket of a connection.
 pub(super) trait ClientStream: AsyncRead + AsyncWrite + Unpin {
     /// Sends bytes, and passes descriptors with the first byte. First waits until the client has received everything that
     /// was sent before, so that no connection has more than one response with descriptors in flight.
     fn poll_send_with(&self, cx: &mut Context<'_>, bytes: &[u8], descriptors: &Descriptors) -> Poll<io::Result<usize>>;
 
-    /// Returns the socket.
     fn socket(&self) -> BorrowedFd<'_>;
 
     /// Sends what the protocol of the stream sends at its end, if there is something. Called once, when the connection

@@ -134,7 +134,6 @@ pub(super) struct Candidate {
 }
 
 impl Plan {
-    /// Opens and checks the file at a path.
     pub(super) fn open(&self, path: &Path, replaces: Replaces<'_>) -> Result<Candidate, OpenError> {
         self.open_file(open_file(path)?, path, replaces)
     }
@@ -269,9 +268,6 @@ fn log_step(step: Step) {
 
 /// Looks up the canaries, and a sample of at most `sample_rows` of the table's rows. Stops early, without an error, if
 /// `pace` cancels the work.
-///
-/// # Errors
-/// [`CanaryError`] for the first mismatch.
 fn look_up(canaries: &[Canary], store: &Store, sample_rows: usize, pace: &Pace) -> Result<(), CanaryError> {
     for canary in canaries.iter().take_while(|_| pace.goes_on()) {
         canary.check(store.key_kind(), |key| store.get(key))?;

@@ -13,7 +13,6 @@ use tokio::sync::watch;
 use crate::replace::ReplaceRules;
 use crate::server::stats::Statistics;
 
-/// A message to the supervisor.
 pub(super) enum Message {
     /// Check whether there is a new file at the path.
     CheckPath,

@@ -36,7 +36,6 @@ pub(in crate::server) struct Fields {
     growth: usize,
 }
 
-/// A column as a field.
 #[derive(Clone, Copy)]
 struct Field {
     /// The end of the name in [`Fields::names`].
@@ -76,12 +75,10 @@ impl Fields {
         &self.schema
     }
 
-    /// Returns the number of columns.
     pub(in crate::server) fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// Returns the position of the column with this name.
     pub(in crate::server) fn position(&self, name: &[u8]) -> Option<usize> {
         self.by_name.get(name).map(|position| usize::from(*position))
     }
@@ -104,13 +101,11 @@ impl Fields {
         self.fields[column].value_len_max_bytes.unwrap_or(of_row)
     }
 
-    /// Returns the number of columns that have a value in a row.
     #[inline]
     pub(in crate::server) fn count_values(&self, row: &TypedRow<'_>) -> usize {
         if self.is_nullable { self.columns_with_value(row).count() } else { self.len() }
     }
 
-    /// Returns the positions of the columns that have a value in a row.
     pub(in crate::server) fn columns_with_value(&self, row: &TypedRow<'_>) -> impl Iterator<Item = usize> {
         (0..self.len()).filter(|column| row.has_value(*column))
     }

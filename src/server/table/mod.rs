@@ -96,10 +96,6 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Opens the first generation.
-    ///
-    /// # Errors
-    /// If the file fails a check.
     pub(super) fn open(&self) -> Result<Generation, OpenError> {
         let (started, mut is_waiting) = (Instant::now(), false);
         let candidate = loop {

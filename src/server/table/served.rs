@@ -70,7 +70,6 @@ impl ServedTable {
         }
     }
 
-    /// Returns the current generation.
     pub(in crate::server) fn current(&self) -> Arc<Generation> {
         Arc::clone(&unpoisoned(&self.current))
     }
@@ -130,9 +129,6 @@ impl ServedTable {
     /// Opens the files whose descriptors a direct client receives: the generation's file, and the shared page. Returns
     /// `None` if direct clients cannot map the generation. Each client receives new open file descriptions, so that
     /// clients share no file position, no `flock` lock, and no read-ahead advice.
-    ///
-    /// # Errors
-    /// If the system cannot open the files.
     #[cold]
     pub(in crate::server) fn open_descriptors(&self, generation: &Generation) -> io::Result<Option<Descriptors>> {
         let (Some(table), Some(board)) = (&generation.shared, &self.board) else { return Ok(None) };

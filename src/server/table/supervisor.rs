@@ -40,10 +40,6 @@ pub(in crate::server) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// If the system cannot start the thread.
     pub(in crate::server) fn start(supervised: Supervised, channel: ControlChannel) -> io::Result<Supervisor> {
         let ControlChannel { control, receiver } = channel;
         let retained = Retained::new(supervised.generations_max);
@@ -378,9 +374,6 @@ impl Supervision {
     }
 
     /// Serves the file at the path, if these rules allow it. Returns a description of the outcome.
-    ///
-    /// # Errors
-    /// The reason why the file was rejected.
     fn reload_by(&mut self, rules: &ReplaceRules) -> Result<String, String> {
         let path = self.source.path.clone();
         let started = Instant::now();
@@ -418,9 +411,6 @@ impl Supervision {
     }
 
     /// Serves the previous generation. Returns a description of the outcome.
-    ///
-    /// # Errors
-    /// The reason why the previous generation cannot be served.
     fn rollback(&mut self) -> Result<String, String> {
         let started = Instant::now();
         let path = self.source.path.clone();

@@ -31,12 +31,10 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Returns the identity of the file at a path.
     pub(super) fn at(path: &Path) -> io::Result<Identity> {
         std::fs::metadata(path).and_then(|metadata| Identity::from_metadata(&metadata))
     }
 
-    /// Returns the identity of an open file.
     pub(super) fn from_file(file: &File) -> io::Result<Identity> {
         file.metadata().and_then(|metadata| Identity::from_metadata(&metadata))
     }

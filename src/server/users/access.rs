@@ -42,7 +42,6 @@ pub(in crate::server) enum LoginFailed {
     Now,
 }
 
-/// The permissions of a connection.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Access {
     login: Login,
@@ -190,7 +189,6 @@ impl Access {
         self.check_permission(spec.id)
     }
 
-    /// Checks whether the user has the permission for a command or a subcommand.
     pub(in crate::server) fn check_permission(&self, id: Id) -> Result<(), Denied> {
         self.check(|user| user.commands.permits(id))
     }
@@ -209,7 +207,6 @@ impl Access {
         }
     }
 
-    /// Returns whether the key with this text is permitted.
     pub(in crate::server) fn permits_key(&self, kind: KeyKind, text: &[u8]) -> bool {
         self.is_authenticated && self.user.as_ref().is_none_or(|user| user.keys.permits(kind, text))
     }
@@ -225,7 +222,6 @@ const FIRST_DELAY: Duration = Duration::from_millis(100);
 /// The maximum delay of the reply to a failed login.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// The failed logins of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::server) struct Attempts {
     failed: u32,

@@ -10,7 +10,6 @@ use thiserror::Error;
 
 use super::permissions::{CommandAccess, Hash, KeyAccess, User};
 
-/// The maximum length of a users file.
 pub(super) const FILE_LEN_MAX_BYTES: usize = 4 << 20;
 /// The maximum length of a user's name, the same as in the client library.
 const NAME_LEN_MAX_BYTES: usize = 4096;

@@ -41,7 +41,6 @@ pub(in crate::server) const PASSWORD_LEN_MAX_BYTES: usize = 1024;
 /// The SHA-256 hash of a password.
 pub(super) type Hash = [u8; 32];
 
-/// A user of the server.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct User {
     /// Identifies the user. The number stays the same as long as the user's connections may continue: it changes when
@@ -219,7 +218,6 @@ fn without_leading_zeros(text: &[u8]) -> &[u8] {
     &text[zeros.min(text.len().saturating_sub(1))..]
 }
 
-/// The commands that a user may use.
 #[derive(Clone, Debug)]
 pub(super) struct CommandAccess {
     /// One bit for each command and subcommand of the server, at the position of its [`Id`](Spec::id). The bit is 1 if

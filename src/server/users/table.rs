@@ -26,7 +26,6 @@ const NAME_SHOWN_MAX_BYTES: usize = 64;
 /// Users by name, in the order of their names.
 pub(in crate::server) type UsersByName = BTreeMap<String, Arc<User>>;
 
-/// The users of a server.
 pub(in crate::server) struct Users {
     /// The path of the users file. `None` if the server has no users file; all clients then have all permissions.
     path: Option<PathBuf>,
@@ -45,9 +44,6 @@ pub(in crate::server) struct Users {
 impl Users {
     /// Reads the users file. Without a file, there is only the user `default`, who needs no password and has all
     /// permissions.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or is not valid.
     pub(in crate::server) fn new(path: Option<&Path>) -> Result<Users, UsersError> {
         let users = Users {
             path: path.map(Path::to_path_buf),
