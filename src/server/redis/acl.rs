@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::keys::quoted;
 use super::work::{Outcome, UserList, Work, WorkStep};
-use super::{Out, Session};
+use super::{Out, Replied, Session};
 use crate::Lookup;
 use crate::format::key::KeyKind;
 use crate::protocol::resp::commands::{
@@ -83,7 +83,7 @@ pub(super) fn get_user(users: &Users, mut args: Args<'_>, out: &mut Out<'_>) {
     out.array(0);
 }
 
-pub(super) fn cat(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn cat(mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     let (wanted, more) = (args.next(), args.next());
     if more.is_some() {
         return Err("ERR unknown subcommand or wrong number of arguments for 'CAT'. Try ACL HELP.".to_owned());
@@ -113,7 +113,7 @@ impl Session {
         mut args: Args<'_>,
         command: &Command<'_>,
         out: &mut Out<'_>,
-    ) -> Result<(), String> {
+    ) -> Replied {
         let name = args.next().unwrap_or_default();
         let users = &self.worker.server.users;
         let user = users.get(name).ok_or_else(|| format!("ERR User {} not found", quoted(name)))?;

@@ -12,10 +12,10 @@ use std::time::Instant;
 
 use tracing::info;
 
-use super::Out;
 use super::keys::quoted;
 use super::monitor::Monitors;
 use super::work::{Filters, Kill, Killing, List, Listed, LongListPermit, Outcome, Unsent, Work, WorkStep};
+use super::{Out, Replied, SYNTAX};
 use crate::counted::counted;
 use crate::protocol::resp::commands::{Id, Spec, all_commands};
 use crate::protocol::resp::{Args, Reply, Version, integer};
@@ -271,13 +271,13 @@ pub(super) fn info(client: &RedisClient, settings: &Settings, out: &mut Out<'_>)
     out.verbatim(&client.line(settings));
 }
 
-pub(super) fn set_name(client: &RedisClient, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn set_name(client: &RedisClient, mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     client.names().name = valid_name("Client names", args.next().unwrap_or_default())?;
     out.ok();
     Ok(())
 }
 
-pub(super) fn set_info(client: &RedisClient, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn set_info(client: &RedisClient, mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     let (option, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     if option.eq_ignore_ascii_case(b"LIB-NAME") {
         client.names().lib_name = valid_name("lib-name", value)?;
@@ -297,7 +297,7 @@ impl Listed {
             let ids: Option<Vec<i64>> = args.map(integer).collect();
             let mut ids = ids.ok_or("ERR Invalid client ID")?;
             ids.sort_unstable();
-            return if ids.is_empty() { Err("ERR syntax error".to_owned()) } else { Ok(Listed::Ids(ids)) };
+            return if ids.is_empty() { Err(SYNTAX.to_owned()) } else { Ok(Listed::Ids(ids)) };
         }
         match (args.next(), args.next()) {
             (Some(kind), None) if option.eq_ignore_ascii_case(b"TYPE") => match kind.to_ascii_lowercase().as_slice() {
@@ -305,7 +305,7 @@ impl Listed {
                 b"master" | b"replica" | b"slave" | b"pubsub" => Ok(Listed::None),
                 _ => Err(format!("ERR Unknown client type {}", quoted(kind))),
             },
-            _ => Err("ERR syntax error".to_owned()),
+            _ => Err(SYNTAX.to_owned()),
         }
     }
 
@@ -362,7 +362,7 @@ impl List {
 
 impl Unsent {
     /// Writes the lines of the next clients.
-    fn write_batch(&mut self, clients: &Clients, settings: &Settings, out: &mut Out<'_>) -> Result<(), String> {
+    fn write_batch(&mut self, clients: &Clients, settings: &Settings, out: &mut Out<'_>) -> Replied {
         let batch = clients.after(self.after_id);
         out.sink().steps().add(batch.len());
         for client in &batch {
@@ -398,7 +398,7 @@ impl Filters {
         }
         let mut filters = Filters { skips_self: true, ..Filters::default() };
         while let Some(name) = args.next() {
-            let value = args.next().ok_or("ERR syntax error")?;
+            let value = args.next().ok_or(SYNTAX)?;
             match name.to_ascii_uppercase().as_slice() {
                 b"ID" => {
                     let id = integer(value).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
@@ -418,14 +418,14 @@ impl Filters {
                 b"SKIPME" => match value.to_ascii_lowercase().as_slice() {
                     b"yes" => filters.skips_self = true,
                     b"no" => filters.skips_self = false,
-                    _ => return Err("ERR syntax error".to_owned()),
+                    _ => return Err(SYNTAX.to_owned()),
                 },
                 b"MAXAGE" => {
                     let age_s = integer(value).ok_or("ERR maxage is not an integer or out of range")?;
                     let age_s = u64::try_from(age_s).ok().filter(|age_s| *age_s > 0);
                     filters.older_than_s = Some(age_s.ok_or("ERR maxage should be greater than 0")?);
                 }
-                _ => return Err("ERR syntax error".to_owned()),
+                _ => return Err(SYNTAX.to_owned()),
             }
         }
         Ok(filters)

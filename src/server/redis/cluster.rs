@@ -11,10 +11,10 @@ use super::clients::NOT_QUEUEING;
 use super::keys::{SlotOfKeys, is_padded};
 use super::keyspace::begin_slot;
 use super::runs::Routing;
-use super::strings::{NOT_AN_INTEGER, next};
+use super::strings::next;
 use super::transaction::is_immediate;
 use super::work::{Outcome, SlotTask, Work, WorkStep};
-use super::{Out, Session};
+use super::{NOT_AN_INTEGER, Out, Replied, Session};
 use crate::Lookup;
 use crate::cluster::SlotSet;
 use crate::format::key::{Key, KeyKind};
@@ -102,7 +102,7 @@ impl Session {
 }
 
 /// Replies at once that no replica has acknowledged the client's writes, because the server has no replicas.
-pub(super) fn wait(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn wait(mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     integer(next(&mut args)).ok_or(NOT_AN_INTEGER)?;
     let timeout = integer(next(&mut args)).ok_or("ERR timeout is not an integer or out of range")?;
     if timeout < 0 {
@@ -313,7 +313,7 @@ impl Session {
         generation: &Generation,
         spec: &Spec,
         slot: SlotOfKeys,
-        checked: Result<(), String>,
+        checked: Replied,
         out: &mut Out<'_>,
     ) -> Option<Outcome> {
         let Some(cluster) = &mut self.cluster else { return None };

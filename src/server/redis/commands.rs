@@ -3,9 +3,9 @@
 //! In: names of commands. Out: descriptions of the commands. If the arguments are names of commands, the reply may take
 //! several passes, because there can be many names.
 
-use super::Out;
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
 use super::work::{Described, GetKeys, Outcome, Task, Work, WorkStep};
+use super::{Out, Replied, SYNTAX};
 use crate::protocol::resp::commands::{
     COMMANDS, docs as write_docs, find, find_full, find_subcommand, info as write_info,
 };
@@ -24,11 +24,11 @@ pub(super) fn count(out: &mut Out<'_>) {
     out.integer(COMMANDS.len() as i64);
 }
 
-pub(super) fn list(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn list(mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     let filter = match (args.next(), args.next(), args.next(), args.next()) {
         (None, ..) => None,
         (Some(by), Some(kind), Some(wanted), None) if by.eq_ignore_ascii_case(b"FILTERBY") => Some((kind, wanted)),
-        _ => return Err("ERR syntax error".to_owned()),
+        _ => return Err(SYNTAX.to_owned()),
     };
     if filter.is_some_and(|(_, wanted)| wanted.len() > PATTERN_LEN_MAX_BYTES) {
         return Err(format!("ERR the filter is too long, the limit is {PATTERN_LEN_MAX_BYTES} bytes"));
@@ -48,7 +48,7 @@ pub(super) fn list(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> 
         }
         // The server has no modules.
         Some((kind, _)) if kind.eq_ignore_ascii_case(b"MODULE") => Vec::new(),
-        Some(_) => return Err("ERR syntax error".to_owned()),
+        Some(_) => return Err(SYNTAX.to_owned()),
     };
     out.sink().steps().add(COMMANDS.len());
     out.array(listed.len());

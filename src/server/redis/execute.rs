@@ -6,7 +6,8 @@ use super::lookup::TextLookup;
 use super::order::{self, RangeCommand};
 use super::work::{KeysOf, Outcome, Work, WorkStep};
 use super::{
-    COMMAND_STEPS, Out, Session, acl, clients, cluster, commands, hashes, info, keyspace, login, strings, transaction,
+    COMMAND_STEPS, Out, Replied, Session, acl, clients, cluster, commands, hashes, info, keyspace, login, strings,
+    transaction,
 };
 use crate::Lookup;
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Refusal, Spec, find_full, help, is_http, resolve};
@@ -266,7 +267,7 @@ impl Session {
         Ok(Outcome::Done)
     }
 
-    fn require_admin(&self, spec: &Spec) -> Result<(), String> {
+    fn require_admin(&self, spec: &Spec) -> Replied {
         // If the client has logged in, `execute` has already checked that its user may run the command.
         let users = &self.worker.server.users;
         if self.peer.is_admin() || users.path().is_some() && self.access.is_named_user() {

@@ -7,18 +7,16 @@
 use std::sync::Arc;
 
 use super::keys::number;
-use super::keyspace::{self, CursorOwner, PATTERN_LEN_MAX_BYTES};
+use super::keyspace::{self, CursorOwner, ScanOptions};
 use super::lookup::{LONE_LOOKUP_STEPS, TextLookup, WRONG_TYPE};
-use super::strings::{NOT_AN_INTEGER, SYNTAX, next};
+use super::strings::next;
 use super::work::{CellProgress, HashReply, Items, Outcome, Parts, Work, WorkStep};
-use super::{Counted, Out};
+use super::{Counted, NOT_AN_INTEGER, Out, Replied, SYNTAX, mix};
 use crate::protocol::resp::commands::{Id, Missing};
 use crate::protocol::resp::{Args, Command, Sink, Version, integer};
 use crate::server::table::fields::Fields;
 use crate::typed::{List, TypedRow, Value, write_elements, write_text};
 
-/// The number of fields that HSCAN visits by default.
-const SCAN_COUNT_DEFAULT: usize = 10;
 /// The number of columns whose cells are located in one step.
 const STEP_COLUMNS: usize = 8;
 
@@ -84,7 +82,7 @@ pub(super) fn execute_on_strings(
     command: &Command<'_>,
     counted: &mut Counted,
     out: &mut Out<'_>,
-) -> Result<(), String> {
+) -> Replied {
     out.sink().steps().add(LONE_LOOKUP_STEPS);
     if lookup.find_counted(command.args().nth(1).unwrap_or_default(), counted)?.is_some() {
         return Err(WRONG_TYPE.to_owned());
@@ -145,12 +143,7 @@ fn checked_row<'r>(fields: &'r Fields, value: &'r [u8], out: &mut Out<'_>) -> Re
 }
 
 /// Replies to OBJECT ENCODING with the encoding that Redis would choose for a row.
-pub(super) fn encoding(
-    lookup: TextLookup<'_>,
-    fields: &Fields,
-    mut args: Args<'_>,
-    out: &mut Out<'_>,
-) -> Result<(), String> {
+pub(super) fn encoding(lookup: TextLookup<'_>, fields: &Fields, mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     let Some((value, _)) = lookup.find(next(&mut args))? else {
         out.null();
         return Ok(());
@@ -183,28 +176,11 @@ fn scan(
     fields: &Fields,
     row: &TypedRow<'_>,
     cursor: u64,
-    mut args: Args<'_>,
+    args: Args<'_>,
     out: &mut Out<'_>,
 ) -> Result<Outcome, String> {
-    let (mut count, mut pattern, mut parts) = (SCAN_COUNT_DEFAULT, None, Parts::Both);
-    while let Some(option) = args.next() {
-        if option.eq_ignore_ascii_case(b"NOVALUES") {
-            parts = Parts::Names;
-            continue;
-        }
-        let value = args.next().ok_or(SYNTAX)?;
-        if option.eq_ignore_ascii_case(b"COUNT") {
-            let number = integer(value).ok_or(NOT_AN_INTEGER)?;
-            count = usize::try_from(number).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
-        } else if option.eq_ignore_ascii_case(b"MATCH") {
-            pattern = Some(value);
-        } else {
-            return Err(SYNTAX.to_owned());
-        }
-    }
-    if pattern.is_some_and(|pattern| pattern.len() > PATTERN_LEN_MAX_BYTES) {
-        return Err(format!("ERR the pattern is too long, the limit is {PATTERN_LEN_MAX_BYTES} bytes"));
-    }
+    let ScanOptions { count, pattern, names_only, .. } = ScanOptions::parse(args, true)?;
+    let parts = if names_only { Parts::Names } else { Parts::Both };
     let steps = out.sink().steps();
     let glob = pattern.map(|pattern| keyspace::compile(pattern, steps)).transpose()?;
     steps.add(fields.len());
@@ -459,14 +435,6 @@ impl HashReply {
         }
         Some(())
     }
-}
-
-/// Returns a pseudorandom number (SplitMix64) for a position in a sequence.
-fn mix(position: u64) -> u64 {
-    let mixed = position.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

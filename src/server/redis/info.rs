@@ -9,9 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
-use super::Out;
 use super::clients::Clients;
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
+use super::{Out, Replied};
 use crate::Lookup;
 use crate::protocol::resp::commands::Spec;
 use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES, integer};
@@ -241,7 +241,7 @@ fn settings(server: &ServerState) -> Vec<(&'static str, String)> {
 ///
 /// # Errors
 /// If the patterns are so long that matching them would delay other connections.
-pub(super) fn config_get(server: &ServerState, patterns: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn config_get(server: &ServerState, patterns: Args<'_>, out: &mut Out<'_>) -> Replied {
     let len_bytes: usize = patterns.clone().map(<[u8]>::len).sum();
     if len_bytes > PATTERN_LEN_MAX_BYTES {
         return Err(format!(
@@ -272,7 +272,7 @@ pub(super) fn config_get(server: &ServerState, patterns: Args<'_>, out: &mut Out
 const PROCESS_STEPS: usize = 500;
 
 /// Replies to SLOWLOG GET with an empty list.
-pub(super) fn slow_log(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn slow_log(mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     match (args.next(), args.next()) {
         (_, Some(_)) => {
             Err("ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.".to_owned())

@@ -3,6 +3,7 @@
 //! In: text that a client sent, or keys of a table. Out: keys of the table's kind, text, or slots. If a table's keys are
 //! numbers, the text of a key is its decimal representation.
 
+use super::Replied;
 use crate::format::key::{Key, KeyKind};
 use crate::slots::slot_of;
 use crate::store::LookupError;
@@ -130,7 +131,7 @@ impl SlotOfKeys {
         self.0
     }
 
-    pub(super) fn add(&mut self, kind: KeyKind, text: &[u8]) -> Result<(), String> {
+    pub(super) fn add(&mut self, kind: KeyKind, text: &[u8]) -> Replied {
         if kind == KeyKind::U64 && is_padded(text) && number(text).is_some() {
             return Err(format!(
                 "ERR {} is not a key of this cluster: write the number without leading zeros, because clients choose \
@@ -141,7 +142,7 @@ impl SlotOfKeys {
         self.add_slot(slot_of(Key::Bytes(text)))
     }
 
-    fn add_slot(&mut self, slot: u16) -> Result<(), String> {
+    fn add_slot(&mut self, slot: u16) -> Replied {
         if *self.0.get_or_insert(slot) == slot { Ok(()) } else { Err(CROSS_SLOT.to_owned()) }
     }
 }
@@ -160,7 +161,7 @@ impl SlotsOfTransaction {
     }
 
     /// Adds the slots to those of EXEC.
-    pub(super) fn add_to(&self, slot: &mut SlotOfKeys) -> Result<(), String> {
+    pub(super) fn add_to(&self, slot: &mut SlotOfKeys) -> Replied {
         *slot = self.slot;
         if self.is_cross { Err(CROSS_SLOT.to_owned()) } else { Ok(()) }
     }

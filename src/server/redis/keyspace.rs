@@ -3,10 +3,10 @@
 //! In: patterns and cursors. Out: keys, a bounded number in each pass. If a table's keys are bytes, only the rows whose
 //! keys begin with the literal prefix of the pattern are visited.
 
-use super::Out;
 use super::keys::{damaged, key_text, number};
 use super::lookup::must_wait_for;
 use super::work::{Keys, Outcome, SlotTask, Work, WorkStep};
+use super::{NOT_AN_INTEGER, Out, Replied, SYNTAX};
 use crate::Lookup;
 use crate::format::key::{Key, KeyKind};
 use crate::protocol::resp::commands::{Id, resolve};
@@ -19,7 +19,7 @@ use crate::typed::Schema;
 
 /// The maximum total length of the keys in a reply to SCAN, not counting the last key.
 const SCAN_LEN_MAX_BYTES: usize = 64 << 10;
-/// The default number of rows that SCAN visits.
+/// The default number of rows that SCAN visits, and of fields that HSCAN visits.
 const SCAN_COUNT_DEFAULT: usize = 10;
 /// The maximum length of a pattern.
 pub(super) const PATTERN_LEN_MAX_BYTES: usize = 1024;
@@ -44,9 +44,6 @@ struct Pattern {
 impl Pattern {
     fn new(pattern: Option<&[u8]>, steps: &mut Steps) -> Result<Self, String> {
         let glob = pattern.filter(|pattern| pattern != b"*");
-        if glob.is_some_and(|glob| glob.len() > PATTERN_LEN_MAX_BYTES) {
-            return Err(format!("ERR the pattern is too long, the limit is {PATTERN_LEN_MAX_BYTES} bytes"));
-        }
         Ok(Pattern { glob: glob.map(|glob| compile(glob, steps)).transpose()?, slot: None })
     }
 
@@ -99,6 +96,9 @@ impl Pattern {
 
 /// Checks a pattern, and adds the steps of this work to `steps`.
 pub(super) fn compile(pattern: &[u8], steps: &mut Steps) -> Result<Glob, String> {
+    if pattern.len() > PATTERN_LEN_MAX_BYTES {
+        return Err(format!("ERR the pattern is too long, the limit is {PATTERN_LEN_MAX_BYTES} bytes"));
+    }
     steps.add(1 + pattern.len() / STEP_GLOB_OPS);
     Glob::new(pattern).ok_or_else(|| {
         format!("ERR a part of the pattern after a star is too long, the limit is {PART_LEN_MAX_BYTES} bytes")
@@ -176,7 +176,7 @@ fn must_wait_for_keys(store: &Store, id: Id, mut args: Args<'_>, responses: &mut
     must_wait_for(store, &lookups, responses)
 }
 
-pub(super) fn random_key(store: &Store, random: u64, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn random_key(store: &Store, random: u64, out: &mut Out<'_>) -> Replied {
     if store.is_empty() {
         out.null();
         return Ok(());
@@ -199,22 +199,42 @@ struct Scan {
 impl Scan {
     fn parse(store: &Store, mut args: Args<'_>, steps: &mut Steps) -> Result<Self, String> {
         let cursor = args.next().and_then(number).ok_or("ERR invalid cursor")?;
-        let (mut count, mut pattern, mut none) = (SCAN_COUNT_DEFAULT, None, false);
-        while let Some(option) = args.next() {
-            let value = args.next().ok_or("ERR syntax error")?;
-            if option.eq_ignore_ascii_case(b"COUNT") {
-                let number = integer(value).ok_or("ERR value is not an integer or out of range")?;
-                count = usize::try_from(number).ok().filter(|count| *count > 0).ok_or("ERR syntax error")?;
-            } else if option.eq_ignore_ascii_case(b"MATCH") {
-                pattern = Some(value);
-            } else if option.eq_ignore_ascii_case(b"TYPE") {
-                none = !value.eq_ignore_ascii_case(type_name(store).as_bytes());
-            } else {
-                return Err("ERR syntax error".to_owned());
-            }
-        }
+        let ScanOptions { count, pattern, kind, .. } = ScanOptions::parse(args, false)?;
+        let none = kind.is_some_and(|kind| !kind.eq_ignore_ascii_case(type_name(store).as_bytes()));
         let pattern = Pattern::new(pattern, steps)?;
         Ok(Scan { row: CursorOwner::table(store).position(cursor, store.len())?, count, pattern, none })
+    }
+}
+
+/// The options of a SCAN or an HSCAN.
+pub(super) struct ScanOptions<'a> {
+    pub(super) count: usize,
+    pub(super) pattern: Option<&'a [u8]>,
+    kind: Option<&'a [u8]>,
+    pub(super) names_only: bool,
+}
+
+impl<'a> ScanOptions<'a> {
+    pub(super) fn parse(mut args: Args<'a>, is_hash: bool) -> Result<ScanOptions<'a>, String> {
+        let mut options = ScanOptions { count: SCAN_COUNT_DEFAULT, pattern: None, kind: None, names_only: false };
+        while let Some(option) = args.next() {
+            if is_hash && option.eq_ignore_ascii_case(b"NOVALUES") {
+                options.names_only = true;
+                continue;
+            }
+            let value = args.next().ok_or(SYNTAX)?;
+            if option.eq_ignore_ascii_case(b"COUNT") {
+                let number = integer(value).ok_or(NOT_AN_INTEGER)?;
+                options.count = usize::try_from(number).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
+            } else if option.eq_ignore_ascii_case(b"MATCH") {
+                options.pattern = Some(value);
+            } else if !is_hash && option.eq_ignore_ascii_case(b"TYPE") {
+                options.kind = Some(value);
+            } else {
+                return Err(SYNTAX.to_owned());
+            }
+        }
+        Ok(options)
     }
 }
 
@@ -259,7 +279,7 @@ impl CursorOwner {
     }
 }
 
-pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Replied {
     let scan = Scan::parse(store, args, out.sink().steps())?;
     out.sink().steps().add(LONE_ROW_STEPS);
     let mut rows = scan.pattern.rows(store);

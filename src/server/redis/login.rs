@@ -3,7 +3,7 @@
 use super::clients::{NOT_QUEUEING, Names, valid_name};
 use super::keys::quoted;
 use super::work::Outcome;
-use super::{Out, Session};
+use super::{NOT_AN_INTEGER, Out, Replied, SYNTAX, Session};
 use crate::protocol::resp::{Args, Reply, Version, integer};
 use crate::server::responses::Responses;
 use crate::server::users::{Access, LoginFailed};
@@ -28,7 +28,7 @@ impl Session {
                 }
                 (&b"default"[..], password)
             }
-            _ => return Err("ERR syntax error".to_owned()),
+            _ => return Err(SYNTAX.to_owned()),
         };
         match self.log_in(user, password, out) {
             Ok(()) => out.ok(),
@@ -135,7 +135,7 @@ impl Session {
     }
 }
 
-pub(super) fn ping(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn ping(mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     match (args.next(), args.next()) {
         (None, _) => out.simple("PONG"),
         (Some(message), None) => out.bulk(message),
@@ -149,22 +149,22 @@ pub(super) fn echo(mut args: Args<'_>, out: &mut Out<'_>) {
 }
 
 /// Selects database 0, which is the only database.
-pub(super) fn select(is_cluster: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn select(is_cluster: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     match integer(args.next().unwrap_or_default()) {
         Some(0) => out.ok(),
         Some(_) if is_cluster => return Err("ERR SELECT is not allowed in cluster mode".to_owned()),
         Some(_) => return Err("ERR DB index is out of range".to_owned()),
-        None => return Err("ERR value is not an integer or out of range".to_owned()),
+        None => return Err(NOT_AN_INTEGER.to_owned()),
     }
     Ok(())
 }
 
 /// Replies to CLIENT NO-EVICT and CLIENT NO-TOUCH, which have no effect: the limit on client memory applies to all
 /// clients, and accesses to keys are not recorded.
-pub(super) fn on_or_off(mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn on_or_off(mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     match args.next().unwrap_or_default().to_ascii_lowercase().as_slice() {
         b"on" | b"off" => out.ok(),
-        _ => return Err("ERR syntax error".to_owned()),
+        _ => return Err(SYNTAX.to_owned()),
     }
     Ok(())
 }

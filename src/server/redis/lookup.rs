@@ -93,14 +93,11 @@ pub(super) fn must_wait(store: &Store, command: &Command<'_>, responses: &mut Re
         Id::ZkvCount => RangeCommand::count(args.clone()).ok(),
         _ => None,
     };
-    let neighbor = |side| args.clone().next().and_then(|text| key(kind, text).ok()).map(|key| (key, side));
+    let neighbor =
+        |side| args.clone().next().and_then(|text| key(kind, text).ok()).map(|key| ColdLookup::Neighbor(key, side));
     let lookups: Vec<ColdLookup<Key<'_>>> = match (spec.id, &range) {
-        (Id::ZkvFloor, _) => {
-            neighbor(Side::After).map(|(key, side)| ColdLookup::Neighbor(key, side)).into_iter().collect()
-        }
-        (Id::ZkvCeiling, _) => {
-            neighbor(Side::Before).map(|(key, side)| ColdLookup::Neighbor(key, side)).into_iter().collect()
-        }
+        (Id::ZkvFloor, _) => neighbor(Side::After).into_iter().collect(),
+        (Id::ZkvCeiling, _) => neighbor(Side::Before).into_iter().collect(),
         (_, Some(range)) => {
             range.lookup(kind).ok().map(|lookup| ColdLookup::Range(lookup, range.limits())).into_iter().collect()
         }

@@ -52,6 +52,12 @@ use work::{Outcome, Work, WorkStep};
 /// A writer of replies.
 type Out<'a> = Reply<'a, Responses>;
 
+/// The end of a function that writes a reply. An error is the text of the error reply, and nothing was written.
+type Replied = Result<(), String>;
+
+const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+const SYNTAX: &str = "ERR syntax error";
+
 impl Sink for Responses {
     #[inline]
     fn push_bytes(&mut self, bytes: &[u8]) {
@@ -466,11 +472,17 @@ impl Random {
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0 = self.0.wrapping_add(1);
+        mix(self.0)
     }
+}
+
+/// Returns a pseudorandom number (SplitMix64) for a position in a sequence.
+fn mix(position: u64) -> u64 {
+    let mixed = position.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
 }
 
 #[cfg(all(test, feature = "bake"))]

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tracing::warn;
 
-use super::{Out, Session};
+use super::{Out, Replied, Session};
 use crate::protocol::resp::Command;
 use crate::protocol::resp::commands::{Id, Spec};
 use crate::server::clients::Activity;
@@ -161,7 +161,7 @@ impl Session {
     ///
     /// # Errors
     /// If the command is part of a transaction, or if there are too many monitors.
-    pub(super) fn start_monitor(&mut self, out: &mut Out<'_>) -> Result<(), String> {
+    pub(super) fn start_monitor(&mut self, out: &mut Out<'_>) -> Replied {
         if self.state.transaction.is_executing() {
             return Err("ERR MONITOR isn't allowed for DENY BLOCKING client".to_owned());
         }

@@ -5,9 +5,9 @@
 
 use std::ops::{Bound, Range};
 
-use super::Out;
 use super::keys::{damaged, key, key_text};
 use super::stored::push_value;
+use super::{Out, Replied};
 use crate::Lookup;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::value_offset_bytes;
@@ -37,7 +37,7 @@ fn push_row(out: &mut Out<'_>, (key, value, offset_bytes): Row<'_>) {
 
 /// Replies with the row at a key. If the table has no such row, replies with the nearest row below the key if `below`
 /// is true, and above the key otherwise.
-pub(super) fn neighbor(store: &Store, below: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn neighbor(store: &Store, below: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     let key = key(store.key_kind(), args.next().unwrap_or_default())?;
     out.sink().steps().add(SEARCH_STEPS);
     let side = if below { Side::After } else { Side::Before };
@@ -100,7 +100,7 @@ impl<'a> RangeCommand<'a> {
     /// requested direction.
     pub(super) fn lookup(&self, kind: KeyKind) -> Result<RangeLookup<Key<'_>>, String> {
         let (mut start, mut end) = match self.span {
-            Span::Between { min, max } => (start_at(kind, min)?, end_at(kind, max)?),
+            Span::Between { min, max } => (position(kind, min, RangeEnd::start)?, position(kind, max, RangeEnd::end)?),
             Span::Prefix(_) if kind == KeyKind::U64 => {
                 return Err(format!("ERR keys of this table are {kind}, which have no prefixes: pass min and max"));
             }
@@ -112,11 +112,12 @@ impl<'a> RangeCommand<'a> {
         let prefetched = match self.page {
             None => Prefetched::Nothing,
             Some(Page { is_reverse: false, from, .. }) => {
-                start = from.map_or(Ok(start), |from| Ok::<_, String>(start.max(start_at(kind, from)?)))?;
+                start =
+                    from.map_or(Ok(start), |from| Ok::<_, String>(start.max(position(kind, from, RangeEnd::start)?)))?;
                 Prefetched::First
             }
             Some(Page { is_reverse: true, from, .. }) => {
-                end = from.map_or(Ok(end), |from| Ok::<_, String>(end.min(end_at(kind, from)?)))?;
+                end = from.map_or(Ok(end), |from| Ok::<_, String>(end.min(position(kind, from, RangeEnd::end)?)))?;
                 Prefetched::Last
             }
         };
@@ -127,7 +128,7 @@ impl<'a> RangeCommand<'a> {
         PageLimits { rows_max: self.page.map_or(0, |page| page.limit), len_max_bytes: PAGE_LEN_MAX_BYTES }
     }
 
-    pub(super) fn reply(&self, store: &Store, rows: Range<usize>, out: &mut Out<'_>) -> Result<(), String> {
+    pub(super) fn reply(&self, store: &Store, rows: Range<usize>, out: &mut Out<'_>) -> Replied {
         match &self.page {
             Some(page) => page.reply(store, store.rows_with_numbers(rows).map_err(|_| damaged())?, out)?,
             None => out.integer(rows.len() as i64),
@@ -137,7 +138,7 @@ impl<'a> RangeCommand<'a> {
 }
 
 impl Page<'_> {
-    fn reply(&self, store: &Store, mut rows: Rows<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    fn reply(&self, store: &Store, mut rows: Rows<'_>, out: &mut Out<'_>) -> Replied {
         let extent = rows.page(self.is_reverse, self.limit, PAGE_LEN_MAX_BYTES).ok_or_else(damaged)?;
         if !store.are_intact(extent.offset_bytes.start as usize..extent.offset_bytes.end as usize) {
             return Err(damaged());
@@ -169,7 +170,7 @@ pub(super) fn range_or_count(
     store: &Store,
     command: Result<RangeCommand<'_>, RangeError>,
     out: &mut Out<'_>,
-) -> Result<(), String> {
+) -> Replied {
     let command = command.map_err(|error| error.to_string())?;
     out.sink().steps().add(command.search_steps());
     let RangeLookup { start, end, .. } = command.lookup(store.key_kind())?;
@@ -182,16 +183,6 @@ fn last_of<'s>(rows: &Rows<'s>, backward: bool, row_count: usize) -> Option<Key<
     let (mut rows, last) = (rows.clone(), row_count.checked_sub(1)?);
     let (key, _) = if backward { rows.nth_back(last) } else { rows.nth(last) }?.ok()?;
     Some(key)
-}
-
-/// Returns the position at which a range of keys begins.
-fn start_at(kind: KeyKind, edge: Edge<'_>) -> Result<RangeEnd<Key<'_>>, String> {
-    position(kind, edge, RangeEnd::start)
-}
-
-/// Returns the position at which a range of keys ends.
-fn end_at(kind: KeyKind, edge: Edge<'_>) -> Result<RangeEnd<Key<'_>>, String> {
-    position(kind, edge, RangeEnd::end)
 }
 
 fn position<'k>(

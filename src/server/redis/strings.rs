@@ -6,7 +6,7 @@ use super::lookup::{LONE_LOOKUP_STEPS, TextLookup, must_wait_for_key};
 use super::runs::{Runs, Unrouted};
 use super::stored::{push_null, push_value};
 use super::work::{KeysOf, Outcome, Work, WorkStep};
-use super::{Counted, Out};
+use super::{Counted, NOT_AN_INTEGER, Out, Replied, SYNTAX};
 use crate::Lookup;
 use crate::format::key::KeyKind;
 use crate::format::record::{ALIGN_BYTES, record_len_bytes};
@@ -18,8 +18,6 @@ const RUN_LEN_MAX_BYTES: usize = 64 << 10;
 /// The maximum length of values that have the encoding `embstr` in Redis. Longer values have the encoding `raw`.
 const EMBSTR_MAX_BYTES: usize = 44;
 
-pub(super) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
-pub(super) const SYNTAX: &str = "ERR syntax error";
 /// The maximum length of a string in Redis, by default.
 const STRING_LEN_MAX_BYTES: u64 = 512 << 20;
 
@@ -28,12 +26,7 @@ pub(super) fn next<'a>(args: &mut Args<'a>) -> &'a [u8] {
     args.next().unwrap_or_default()
 }
 
-pub(super) fn get(
-    lookup: TextLookup<'_>,
-    mut args: Args<'_>,
-    counted: &mut Counted,
-    out: &mut Out<'_>,
-) -> Result<(), String> {
+pub(super) fn get(lookup: TextLookup<'_>, mut args: Args<'_>, counted: &mut Counted, out: &mut Out<'_>) -> Replied {
     match lookup.find_string(next(&mut args), counted)? {
         Some((value, offset_bytes)) => push_value(out, value, offset_bytes),
         None => out.null(),
@@ -172,12 +165,7 @@ pub(super) fn more_of_exists(
     Ok(WorkStep::Done)
 }
 
-pub(super) fn strlen(
-    lookup: TextLookup<'_>,
-    mut args: Args<'_>,
-    counted: &mut Counted,
-    out: &mut Out<'_>,
-) -> Result<(), String> {
+pub(super) fn strlen(lookup: TextLookup<'_>, mut args: Args<'_>, counted: &mut Counted, out: &mut Out<'_>) -> Replied {
     let found = lookup.find_string(next(&mut args), counted)?;
     out.integer(found.map_or(0, |(value, _)| value.len()) as i64);
     Ok(())
@@ -188,7 +176,7 @@ pub(super) fn get_range(
     mut args: Args<'_>,
     counted: &mut Counted,
     out: &mut Out<'_>,
-) -> Result<(), String> {
+) -> Replied {
     let (text, start, end) = (next(&mut args), integer(next(&mut args)), integer(next(&mut args)));
     let (Some(start), Some(end)) = (start, end) else { return Err(NOT_AN_INTEGER.to_owned()) };
     let (value, offset_bytes) = lookup.find_string(text, counted)?.unwrap_or_default();
@@ -210,12 +198,7 @@ fn part(len_bytes: usize, start: i64, end: i64) -> (usize, usize) {
 }
 
 /// Replies to GETBIT. Bits after the end of the value are zeros.
-pub(super) fn get_bit(
-    lookup: TextLookup<'_>,
-    mut args: Args<'_>,
-    counted: &mut Counted,
-    out: &mut Out<'_>,
-) -> Result<(), String> {
+pub(super) fn get_bit(lookup: TextLookup<'_>, mut args: Args<'_>, counted: &mut Counted, out: &mut Out<'_>) -> Replied {
     let (text, bit) = (next(&mut args), integer(next(&mut args)).and_then(|bit| u64::try_from(bit).ok()));
     let bit =
         bit.filter(|bit| bit / 8 < STRING_LEN_MAX_BYTES).ok_or("ERR bit offset is not an integer or out of range")?;
@@ -225,21 +208,21 @@ pub(super) fn get_bit(
     Ok(())
 }
 
-pub(super) fn type_of(lookup: TextLookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn type_of(lookup: TextLookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     let there = lookup.find(next(&mut args))?.is_some();
     out.simple(if there { type_name(lookup.store) } else { "none" });
     Ok(())
 }
 
 /// Replies to TTL and similar commands: -1 (the key never expires), or -2 (the table does not have the key).
-pub(super) fn time_to_live(lookup: TextLookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn time_to_live(lookup: TextLookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     let there = lookup.find(next(&mut args))?.is_some();
     out.integer(if there { -1 } else { -2 });
     Ok(())
 }
 
 /// Replies to OBJECT ENCODING with the encoding that Redis would choose for the value.
-pub(super) fn encoding(lookup: TextLookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn encoding(lookup: TextLookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     match lookup.find(next(&mut args))? {
         Some((value, _)) if integer(value).is_some() => out.bulk(b"int"),
         Some((value, _)) if value.len() <= EMBSTR_MAX_BYTES => out.bulk(b"embstr"),
@@ -251,7 +234,7 @@ pub(super) fn encoding(lookup: TextLookup<'_>, mut args: Args<'_>, out: &mut Out
 
 /// Replies to MEMORY USAGE with the length of the key's record. The index is not included: a share of it would depend
 /// on the number of rows, which may include rows that the client may not use.
-pub(super) fn memory_usage(lookup: TextLookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Result<(), String> {
+pub(super) fn memory_usage(lookup: TextLookup<'_>, mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     let text = next(&mut args);
     while let Some(option) = args.next() {
         let samples = args.next().filter(|_| option.eq_ignore_ascii_case(b"SAMPLES")).ok_or(SYNTAX)?;

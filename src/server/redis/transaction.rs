@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::clients::NOT_QUEUEING;
 use super::keys::{SlotOfKeys, SlotsOfTransaction};
-use super::{Out, Session};
+use super::{Out, Replied, Session};
 use crate::protocol::resp::Command;
 use crate::protocol::resp::commands::{Id, Spec};
 use crate::server::table::Generation;
@@ -95,7 +95,7 @@ impl Transaction {
     }
 
     /// Adds the slots of the queued commands to those of EXEC.
-    pub(super) fn add_slots(&self, slot: &mut SlotOfKeys) -> Result<(), String> {
+    pub(super) fn add_slots(&self, slot: &mut SlotOfKeys) -> Replied {
         self.queued.map_or(Ok(()), |queued| queued.slots.add_to(slot))
     }
 
@@ -122,7 +122,7 @@ impl Session {
     ///
     /// # Errors
     /// If the commands of the transaction take more memory than a connection may buffer.
-    pub(super) fn queue(&mut self, command: &Command<'_>, out: &mut Out<'_>) -> Result<(), String> {
+    pub(super) fn queue(&mut self, command: &Command<'_>, out: &mut Out<'_>) -> Replied {
         let max_bytes = self.worker.server.settings.limits.buffer_max_bytes;
         let Some(queued) = &mut self.state.transaction.queued else { return Ok(()) };
         let len_bytes = queued.len_bytes + command.bytes().len();
@@ -146,7 +146,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn multi(&mut self, out: &mut Out<'_>) -> Result<(), String> {
+    pub(super) fn multi(&mut self, out: &mut Out<'_>) -> Replied {
         if self.state.transaction.is_queueing() {
             return Err("ERR MULTI calls can not be nested".to_owned());
         }
@@ -159,7 +159,7 @@ impl Session {
     }
 
     /// Begins to execute the queued commands. The session continues with these commands before the rest of its input.
-    pub(super) fn exec(&mut self, generation: &Generation, out: &mut Out<'_>) -> Result<(), String> {
+    pub(super) fn exec(&mut self, generation: &Generation, out: &mut Out<'_>) -> Replied {
         let transaction = &mut self.state.transaction;
         let Some(queued) = transaction.queued else { return Err("ERR EXEC without MULTI".to_owned()) };
         let is_changed = transaction.watched_generation.is_some_and(|watched| watched != generation.number);
@@ -181,7 +181,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn discard(&mut self, out: &mut Out<'_>) -> Result<(), String> {
+    pub(super) fn discard(&mut self, out: &mut Out<'_>) -> Replied {
         if !self.state.transaction.is_queueing() {
             return Err("ERR DISCARD without MULTI".to_owned());
         }
@@ -191,7 +191,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn watch(&mut self, generation: &Generation, out: &mut Out<'_>) -> Result<(), String> {
+    pub(super) fn watch(&mut self, generation: &Generation, out: &mut Out<'_>) -> Replied {
         let transaction = &mut self.state.transaction;
         if transaction.is_queueing() {
             return Err("ERR WATCH inside MULTI is not allowed".to_owned());
