@@ -10,9 +10,9 @@ use std::path::Path;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::runtime::Runtime;
 use zerocopy::IntoBytes;
 
+use super::tests::runtime;
 use super::*;
 use crate::bake::{Keys, Options, bake_csv};
 use crate::protocol::native::{Op, RangeHeader, Request, ResponseHeader, Status, push_long, range_flags};
@@ -41,10 +41,6 @@ fn bake(db: &Path, keys: Keys, rows: impl Iterator<Item = (String, Vec<u8>)>) {
 
 fn numbers() -> impl Iterator<Item = (String, Vec<u8>)> {
     (0..ROWS).map(|key| ((2 * key).to_string(), value(2 * key)))
-}
-
-pub(super) fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 pub(super) fn cold_connections(db: &Path) -> Connections {

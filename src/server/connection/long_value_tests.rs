@@ -6,10 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use tokio::runtime::Runtime;
 use zerocopy::IntoBytes;
 
-use super::tests::connections_over;
+use super::tests::{connections_over, runtime};
 use super::turn_tests::{PIPELINE_LEN_BYTES, TURNS_BETWEEN_MAX, Used, serve, serve_and};
 use super::*;
 use crate::bake::{Keys, Options, bake_csv};
@@ -58,10 +57,6 @@ impl Table {
         connections.worker.pin().store.forget_verified_blocks();
         connections
     }
-}
-
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 fn short_request(op: Op, key: u64) -> Vec<u8> {

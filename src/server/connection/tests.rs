@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use zerocopy::IntoBytes;
 
@@ -24,6 +25,10 @@ use crate::server::Config;
 use crate::server::sockets::Descriptors;
 use crate::server::state::tests::worker_over;
 use crate::server::stats::Sums;
+
+pub(super) fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
 
 /// Returns the [`Connections`] of a server that serves a file with one worker.
 pub(super) fn connections_over(db: &Path) -> Connections {
@@ -53,7 +58,7 @@ fn responses_are_complete_even_if_the_socket_takes_few_bytes_at_a_time() {
         })
         .collect();
 
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = runtime();
     thread::scope(|scope| {
         let mut writer = client.try_clone().unwrap();
         scope.spawn(move || {
@@ -87,7 +92,7 @@ fn a_connection_that_yields_lets_the_runtime_poll_other_connections() {
     let db = folder.path().join("storage.db");
     bake_csv(csv.as_bytes(), &db, &Options::default()).unwrap();
     let connections = connections_over(&db);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = runtime();
     runtime.block_on(async {
         let connect = || {
             let (client, server) = UnixStream::pair().unwrap();
@@ -125,7 +130,7 @@ fn connections_over_an_overwritten_file() -> (tempfile::TempDir, Connections) {
 
 /// Sends requests on a new connection, and returns all responses.
 fn exchange(connections: &Connections, requests: &[u8]) -> Vec<u8> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = runtime();
     runtime.block_on(async {
         let (mut client, server) = UnixStream::pair().unwrap();
         let peer = Peer::from_stream(&server);
@@ -224,7 +229,7 @@ fn a_request_that_is_sent_after_a_swap_is_answered_from_the_new_generation() {
     let (mut client, server) = StdUnixStream::pair().unwrap();
     [&client, &server].into_iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
     let get = Request::new(Op::Get, 7);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = runtime();
     runtime.block_on(async {
         tokio::spawn(connections.open(UnixStream::from_std(server).unwrap(), Peer::default()));
         client.write_all(&get.as_bytes().repeat(REQUESTS)).unwrap();
@@ -324,7 +329,7 @@ fn a_panic_ends_its_connection_and_no_other() {
     let db = folder.path().join("storage.db");
     bake_csv(csv.as_bytes(), &db, &Options::default()).unwrap();
     let connections = connections_over(&db);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = runtime();
     panics::install_hook();
     runtime.block_on(async {
         let connect = |calls_left: usize| {

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
-use super::tests::connections_over;
+use super::tests::{connections_over, runtime};
 use super::*;
 use crate::Lookup;
 use crate::bake::{Keys, Options, bake_csv};
@@ -177,7 +177,7 @@ fn a_turn_is_bounded_for_every_command_and_op_with_its_worst_arguments() {
     let numbers = (0..ROWS).map(|key| (key.to_string(), format!("value {key}").repeat(key as usize % 20)));
     let long_keys = (0..40).map(|key| (format!("{}{key:05}", "a".repeat(65_530)), "v".repeat(5000)));
     let tables = [table("numbers.db", Keys::U64, numbers), table("bytes.db", Keys::Bytes, long_keys)];
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = runtime();
     let mut report = Vec::new();
     for (_folder, connections) in &tables {
         let kind = connections.worker.pin().store.key_kind();
@@ -206,7 +206,7 @@ fn a_turn_is_bounded_for_every_command_and_op_with_its_worst_arguments() {
 #[test]
 fn each_of_100_000_arguments_counts_as_a_step() {
     let (_folder, connections) = table("numbers.db", Keys::U64, (0..100).map(|key| (key.to_string(), "v".to_owned())));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = runtime();
     let mut checked = 0;
     for spec in all_commands().filter(|spec| spec.args_max > ARGS_MAX_AT_ONCE) {
         let args = [spec.name.split('|').map(str::to_owned).collect(), vec!["7".to_owned(); 100_000]].concat();
@@ -229,7 +229,7 @@ fn a_request_waits_for_little_work_of_many_busy_connections() {
     /// A request waits for at most two rounds of all turns.
     const STEPS_BETWEEN_MAX: usize = 2 * BUSY * 1500;
     let (_folder, connections) = table("numbers.db", Keys::U64, (0..ROWS).map(|key| (key.to_string(), "v".to_owned())));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = runtime();
     let (steps_between_max, used) = runtime.block_on(async {
         let used = Arc::new(Mutex::new(Used::default()));
         let mut busy_clients = Vec::new();

@@ -5,13 +5,12 @@ use std::path::Path;
 
 use zerocopy::IntoBytes;
 
-use super::cold_tests::{cold_connections, connect, responses_to, runtime};
+use super::cold_tests::{cold_connections, connect, responses_to};
+use super::tests::{connections_over, runtime};
 use super::turn_tests::{PIPELINE_LEN_BYTES, STEPS_MAX, TURNS_BETWEEN_MAX, serve};
 use super::*;
 use crate::bake::{Column, Keys, Options, TypedColumns, bake_csv, parse_types};
 use crate::protocol::native::{Op, Request, push_long};
-use crate::server::Config;
-use crate::server::state::tests::worker_over;
 use crate::typed::COLUMN_COUNT_MAX;
 
 /// Bakes rows of CSV, whose fields are the key and the columns of these types.
@@ -21,10 +20,6 @@ fn bake(db: &Path, types: &str, rows: impl Iterator<Item = String>) {
     let options = Options { keys: Keys::U64, key: Some(Column::Number(1)), typed, ..Options::default() };
     let csv: String = rows.map(|row| row + "\n").collect();
     bake_csv(csv.as_bytes(), db, &options).unwrap();
-}
-
-fn warm_connections(db: &Path) -> Connections {
-    Connections { worker: worker_over(db, &Config::default()), redis_clients: Arc::default() }
 }
 
 /// Returns a Select of columns of a connection's table.
@@ -47,7 +42,7 @@ fn turns_are_bounded_for_4096_columns() {
     let types: String = (0..COLUMN_COUNT_MAX).map(|column| format!(",c{column}:text?")).collect();
     let row = |key: u64| (0..COLUMN_COUNT_MAX).fold(key.to_string(), |row, at| row + "," + ["", "a", "text"][at % 3]);
     bake(&db, &format!("id:u64{types}"), (0..20).map(row));
-    let connections = warm_connections(&db);
+    let connections = connections_over(&db);
     let all = || 0..COLUMN_COUNT_MAX;
     let whole = select(&connections, all());
     let reversed = select(&connections, all().rev());
@@ -86,7 +81,7 @@ fn columns_and_hashes_of_a_cold_table_are_those_of_a_warm_table() {
         format!("{},{}.5,{text},{}", 2 * key, key, if key.is_multiple_of(3) { String::new() } else { key.to_string() })
     };
     bake(&db, "id:u64,price:f32,name:text,stock:u32?", (0..ROWS).map(row));
-    let (cold, warm) = (cold_connections(&db), warm_connections(&db));
+    let (cold, warm) = (cold_connections(&db), connections_over(&db));
     let keys = || (0..400).map(|i| i * 7919 % (2 * ROWS + 9));
     let commands = |text: &dyn Fn(u64) -> String| keys().flat_map(|key| text(key).into_bytes()).collect::<Vec<u8>>();
     let short = get_columns(keys());
