@@ -103,9 +103,11 @@ impl Queue {
     /// Takes lookups of the next batch.
     fn take(&mut self) -> Option<(Arc<Batch>, std::ops::Range<usize>)> {
         let (batch, start) = self.batches.pop_front()?;
+        // If few lookups wait, each thread takes one, so that all of them are read at the same time.
         let share = self.lookup_count.div_ceil(THREADS).clamp(1, CHUNK_LOOKUPS_MAX);
         let end = batch.lookups.len().min(start + share);
         self.lookup_count -= end - start;
+        // The rest waits behind the lookups of other connections.
         if end < batch.lookups.len() {
             self.batches.push_back((Arc::clone(&batch), end));
         }

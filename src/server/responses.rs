@@ -479,6 +479,7 @@ impl ColdLookups {
         steps: &mut Steps,
     ) -> usize {
         let read_count = std::mem::take(&mut self.read_count);
+        // A pass that examined these lookups again could wait again and again while memory is short.
         if read_count > 0 {
             return read_count.min(count);
         }
@@ -623,6 +624,8 @@ impl<'a> Unsent<'a> {
         if self.pieces.is_empty() {
             return Ok(send(&[IoSlice::new(&self.copied[self.sent_bytes..])]));
         }
+        // Another process could overwrite the file while the kernel copies from the mapping, after the bytes were
+        // verified.
         if !store.is_private() && need_store(self.pieces) {
             if self.sent_bytes > 0 || !self.is_staged {
                 self.fill_stage(store)?;

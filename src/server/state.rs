@@ -365,10 +365,12 @@ impl Spin {
     /// After each response, polls for the configured time, and then sleeps until the next response. Never returns.
     pub(super) async fn run(&self) {
         loop {
+            // An idle worker does not poll, so polling costs nothing until the next response.
             self.asleep.store(true, Ordering::Relaxed);
             self.wake.notified().await;
             let mut since = Instant::now();
             while since.elapsed() < self.time {
+                // While this task exists, the runtime looks for events without waiting.
                 yield_now().await;
                 // Yields the processor to clients and other workers that wait for it.
                 thread::yield_now();

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::process::log_queue::LogQueue;
 use crate::protocol::native::{Op, OpKind, Status};
 
+// Reading the clock costs as much as a lookup.
 const TIMED_EVERY: u64 = 64;
 
 /// The index in [`Requests`] of the counters of Redis commands. Lower indexes are the op codes of native requests.

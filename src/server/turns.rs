@@ -64,6 +64,7 @@ impl Steps {
     /// Returns the number of steps so far, including the verification of blocks.
     #[inline]
     pub(super) fn total(&self) -> usize {
+        // Only code that verifies a block counts its work, so lookups of verified blocks do not pay for the count.
         self.counted + verification_work_on_thread().wrapping_sub(self.verification_work_before) / STEP_WORK
     }
 
@@ -127,6 +128,8 @@ impl Turn {
     /// Begins a turn while `waiting` other connections have work left after their turns.
     #[inline]
     pub(super) fn begin(waiting: usize) -> Turn {
+        // A new request waits for one turn of every connection that has work left, so the turns become shorter as these
+        // connections become more.
         let shares = (waiting + 1).div_ceil(FULL_TURNS_MAX);
         let share = |max: usize, min: usize| (max / shares).max(min);
         let steps = share(TURN_STEPS_MAX, STEPS_MIN);

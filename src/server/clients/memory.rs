@@ -165,6 +165,7 @@ impl ClientMemory {
         if kept_bytes <= self.max_bytes {
             return;
         }
+        // More is freed than needed. Otherwise, the next response could lead to the next eviction.
         let (held_bytes, goal_bytes, mut count) = (kept_bytes, self.max_bytes - self.max_bytes / FREED_SHARE, 0);
         for (held_bytes, activity, registry) in &holders {
             if kept_bytes <= goal_bytes {

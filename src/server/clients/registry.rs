@@ -206,6 +206,7 @@ impl Registry {
     }
 
     fn tick(&self, totals: &Totals) {
+        // One task checks all connections, so a connection needs no timer, and a request costs only relaxed stores.
         let now_tick = self.now_tick.load(Ordering::Relaxed).wrapping_add(1);
         self.now_tick.store(now_tick, Ordering::Relaxed);
         self.disconnect(totals, |Registered { activity, observed, .. }| {

@@ -165,6 +165,7 @@ impl<S: ClientStream> Connection<S> {
         }
         self.limit_socket();
         self.end_unfinished();
+        // The work is counted in steps, not in time: reading the clock for each pass would cost as much as a lookup.
         let mut turn = Turn::begin(self.context.worker.unfinished_connections());
         scratch.responses.limit_passes(turn.pass_steps);
         loop {
@@ -287,6 +288,8 @@ impl<S: ClientStream> Connection<S> {
             }
             self.context.worker.counters().read(read.len());
             self.moved();
+            // Complete requests are answered from the worker's buffer. Only the rest is copied, so an idle connection
+            // holds no buffer.
             if self.unanswered.is_empty() {
                 let (taken_bytes, polled) = self.poll_answer(cx, generation, read, responses, turn);
                 self.unanswered.push(&read[taken_bytes..]);

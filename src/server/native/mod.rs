@@ -209,6 +209,7 @@ struct NodeSlots<'v> {
 
 impl Missing for NodeSlots<'_> {
     fn status(self, key: Key<'_>) -> Status {
+        // Only missing keys are hashed: a row is the same on every node that has it.
         let slot = slot_of(key);
         if self.assigned.has(slot) && self.of_file.has(slot) { Status::NotFound } else { Status::Moved }
     }

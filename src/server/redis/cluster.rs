@@ -146,6 +146,7 @@ impl Routing for Route<'_> {
     /// Not inlined, so that the loop over found values can use all registers.
     #[inline(never)]
     fn refuse_missing(self, key: Key<'_>, version: Version, responses: &mut Responses) -> bool {
+        // The slot of a found key is not computed: its row is in the file only if this node serves the slot.
         let slot = slot_of(key);
         let is_refused = !self.serves(slot);
         if is_refused {

@@ -121,6 +121,7 @@ impl<R: Routing> Runs<'_, R> {
             None if access.reads_any_key() => self.gets(input),
             _ => None,
         };
+        // Neighbors and ranges depend on rows of other keys, so they are no runs for a user with restricted keys.
         match run {
             None if access.is_unrestricted(users) => self.neighbors(input).or_else(|| self.ranges(input)),
             run => run,
@@ -167,6 +168,7 @@ impl<R: Routing> Runs<'_, R> {
             (keys[key_count], ends_bytes[key_count]) = (key, end_bytes);
             key_count += 1;
         }
+        // The keys are collected before the first lookup, so that their cache misses overlap.
         let ready_count = responses.ready_count(store, key_count, |i| store.point_lookup(keys[i]));
         let (mut count, mut misses, mut errors) = (0, 0, 0);
         store.find_each(

@@ -531,6 +531,7 @@ impl Retained {
 
     /// Closes the generations that nothing else refers to. Returns the number of generations that are left.
     fn release(&mut self) -> usize {
+        // This list has the last reference to a generation, because unmapping gigabytes would delay a worker.
         self.generations.retain(|(generation, since)| {
             let is_held = Arc::strong_count(generation) > 1;
             if !is_held {
