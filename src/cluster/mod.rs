@@ -10,8 +10,8 @@
 //! ]}
 //! ```
 //!
-//! Every slot has exactly one primary. A replica has the slots of its primary. A node follows only documents with higher
-//! numbers than the one it has.
+//! Every slot has exactly one primary. A replica has the slots of its primary. A node follows only documents with
+//! higher numbers than the one it has.
 
 mod plan;
 
@@ -228,8 +228,8 @@ pub enum TopologyError {
     },
     /// Some slot ranges have too many nodes.
     #[error(
-        "all slot ranges together have {found} primaries and replicas, expected at most {SLOT_ENTRIES_MAX}, because clients \
-         read the nodes of each range: give each primary fewer, longer ranges, or fewer replicas"
+        "all slot ranges together have {found} primaries and replicas, expected at most {SLOT_ENTRIES_MAX}, because \
+         clients read the nodes of each range: give each primary fewer, longer ranges, or fewer replicas"
     )]
     SlotEntries {
         /// The sum, over all ranges of all primaries, of one and the number of the primary's replicas.
@@ -450,7 +450,8 @@ impl TopologyNode {
             (Role::Primary, None) => return Ok(()),
             (Role::Primary, Some(primary)) => {
                 return Err(self.problem(format!(
-                    "the role is primary, but its primary is {}: remove the field primary, or change the role to replica",
+                    "the role is primary, but its primary is {}: remove the field primary, or change the role to \
+                     replica",
                     shown(primary)
                 )));
             }
@@ -545,9 +546,9 @@ const ID_LEN_MAX_BYTES: usize = 100;
 const HOST_LEN_MAX_BYTES: usize = 253;
 /// The maximum length of a zone's name.
 const ZONE_LEN_MAX_BYTES: usize = 253;
-/// The maximum number of entries of CLUSTER SLOTS, which has the primary and all replicas of each range of slots. Without a
-/// limit, a primary with thousands of ranges and of replicas would have a reply of gigabytes. Every slot can be a range of
-/// its own, with three replicas.
+/// The maximum number of entries of CLUSTER SLOTS, which has the primary and all replicas of each range of slots.
+/// Without a limit, a primary with thousands of ranges and of replicas would have a reply of gigabytes. Every slot can
+/// be a range of its own, with three replicas.
 const SLOT_ENTRIES_MAX: usize = 65_536;
 
 /// The address of a node that clients connect to.

@@ -17,7 +17,8 @@ use crate::slots::{SLOT_COUNT, SlotSet};
 pub enum PlanError {
     /// There are too few nodes for one primary with its replicas, or too many for one slot each.
     #[error(
-        "{} given, expected at least {} for one primary with {}, and at most one primary for each of the {SLOT_COUNT} slots: name more nodes, or fewer replicas",
+        "{} given, expected at least {} for one primary with {}, and at most one primary for each of the {SLOT_COUNT} \
+         slots: name more nodes, or fewer replicas",
         counted(nodes, "node"),
         replicas + 1,
         counted(replicas, "replica")
@@ -208,8 +209,8 @@ impl<'t> ReplicaPlaces<'t> {
         }
     }
 
-    /// Returns the primary of a new replica: one with the fewest replicas, if possible in another zone, and then on another
-    /// host. Returns `None` if there are no primaries.
+    /// Returns the primary of a new replica: one with the fewest replicas, if possible in another zone, and then on
+    /// another host. Returns `None` if there are no primaries.
     pub(super) fn take(&mut self, replica: &TopologyNode) -> Option<&'t TopologyNode> {
         let mut level = self.levels.first_entry()?;
         let (position, _steps) = level.get().best(replica)?;
@@ -234,8 +235,8 @@ impl<'t> Level<'t> {
         // A primary or a replica without a zone counts as in another zone.
         let is_other = |zone: Option<&str>| own.is_none() || zone != own;
         let (mut best, mut steps): (Option<usize>, usize) = (None, 0);
-        // The first zone decides, unless its first primary is on the host of the replica, which is rare: a host is in one
-        // zone.
+        // The first zone decides, unless its first primary is on the host of the replica, which is rare: a host is in
+        // one zone.
         for (first, zone) in self.order.iter().filter(|(_, zone)| is_other(*zone)) {
             steps += 1;
             if best.is_some_and(|best| best < *first) {

@@ -1,8 +1,8 @@
 //! Requests and response headers of the native protocol. All numbers are big-endian.
 //!
-//! A short request takes 16 bytes, and has a numeric key or no key. A long request has a byte key, a range, a login, or a
-//! selection of columns, and contains its own length. The types have the layout of the encoded bytes: a buffer is read
-//! as a slice of requests without a copy, and a header is sent as it is in memory.
+//! A short request takes 16 bytes, and has a numeric key or no key. A long request has a byte key, a range, a login, or
+//! a selection of columns, and contains its own length. The types have the layout of the encoded bytes: a buffer is
+//! read as a slice of requests without a copy, and a header is sent as it is in memory.
 
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -283,9 +283,9 @@ pub struct Request {
 }
 
 impl Request {
-    /// Creates a short request. For ops that look up a key, `key` is that key. For [`Op::Open`], `key` is the state that
-    /// the client last read from the shared page, or 0 to request an immediate response. For all other ops, `key` must
-    /// be 0.
+    /// Creates a short request. For ops that look up a key, `key` is that key. For [`Op::Open`], `key` is the state
+    /// that the client last read from the shared page, or 0 to request an immediate response. For all other ops, `key`
+    /// must be 0.
     pub fn new(op: Op, key: u64) -> Self {
         Request { op: U32::new(op as u32), padding: [0; 4], key: U64::new(key) }
     }

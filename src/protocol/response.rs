@@ -80,7 +80,8 @@ pub enum Violation {
     },
     /// The header announces a value, but a response to this op with this status never has a value.
     #[error(
-        "a header announces a value of {len_bytes} bytes, where a response to {op:?} with status {status:?} has no value"
+        "a header announces a value of {len_bytes} bytes, where a response to {op:?} with status {status:?} has no \
+         value"
     )]
     UnexpectedValue {
         /// The op of the request.
@@ -110,8 +111,8 @@ pub enum Violation {
     },
     /// Info does not have the slots of a node's file, or has them in a form that this version does not know.
     #[error(
-        "the slots of the node's file are a text of {len_bytes} bytes in Info, where ranges such as 0-8191, or a digit for \
-         every four slots was expected"
+        "the slots of the node's file are a text of {len_bytes} bytes in Info, where ranges such as 0-8191, or a digit \
+         for every four slots was expected"
     )]
     FileSlots {
         /// The length of the text.

@@ -2,8 +2,8 @@
 //!
 //! In: lookups in a table that does not fit into memory. Out: a wake-up of the connection that waits for them, once the
 //! pages of all of them were read. The threads take a few lookups at a time from each waiting connection in turn, so a
-//! connection with one lookup does not wait until all lookups of another connection are done. The number of threads, and
-//! the number of lookups that a thread takes at a time, limit how many reads the disk has to do at the same time.
+//! connection with one lookup does not wait until all lookups of another connection are done. The number of threads,
+//! and the number of lookups that a thread takes at a time, limit how many reads the disk has to do at the same time.
 //!
 //! Reasons and evidence: `docs/decisions/cold-reads.md`.
 
@@ -121,7 +121,8 @@ struct Shared {
     /// Notified when a batch is added, and when the threads must end.
     changed: Condvar,
     panic_log: LogLimit,
-    /// While a test holds this lock, the threads take lookups, but read nothing, like threads that wait for a slow disk.
+    /// While a test holds this lock, the threads take lookups, but read nothing, like threads that wait for a slow
+    /// disk.
     #[cfg(all(test, feature = "bake"))]
     slow_disk: Mutex<()>,
 }

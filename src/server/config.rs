@@ -81,8 +81,8 @@ pub struct Config {
     /// What a Redis command does with a foreign key: a key that is not a number, in a table of numbers.
     #[doc(hidden)]
     pub foreign_keys: ForeignKeys,
-    /// This server as a node of a cluster. `None`: the server is not part of a cluster. Clients of a node cannot map the
-    /// file, because a mapped file does not show which rows other nodes have.
+    /// This server as a node of a cluster. `None`: the server is not part of a cluster. Clients of a node cannot map
+    /// the file, because a mapped file does not show which rows other nodes have.
     #[doc(hidden)]
     pub cluster: Option<Arc<ClusterNode>>,
     /// The number of worker threads. `None`: one for every two processors, because clients need the other processors.

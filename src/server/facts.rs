@@ -28,8 +28,9 @@ use Value::{Counter, Counters, Gauge, Gauges, Histogram};
 const BATCH_POWERS: RangeInclusive<u32> = 0..=11;
 /// The upper bounds of the buckets for service times, as exponents of two: from 2^10 ns (1 µs) to 2^30 ns (1.07 s).
 const SERVICE_POWERS: RangeInclusive<u32> = 10..=30;
-/// The maximum length of the text of a fact, except that of [`FILE_SLOTS_DIGITS`]. Many texts come from files, stores, and
-/// options. With this limit, Info is not longer than [`INFO_LEN_MAX_BYTES`], which clients accept, whatever the texts are.
+/// The maximum length of the text of a fact, except that of [`FILE_SLOTS_DIGITS`]. Many texts come from files, stores,
+/// and options. With this limit, Info is not longer than [`INFO_LEN_MAX_BYTES`], which clients accept, whatever the
+/// texts are.
 const TEXT_LEN_MAX_BYTES: usize = 512;
 /// The fact with all slots of the file, whose length does not depend on the slots.
 const FILE_SLOTS_DIGITS: &str = "cluster_file_slots_digits";
@@ -420,8 +421,8 @@ pub(super) fn info(snapshot: &Snapshot, is_admin: bool) -> String {
     lines(&texts)
 }
 
-/// Formats facts as lines. Leaves facts out that would make the text longer than clients accept. The limits of the texts
-/// prevent this: see the tests.
+/// Formats facts as lines. Leaves facts out that would make the text longer than clients accept. The limits of the
+/// texts prevent this: see the tests.
 fn lines(texts: &[(&'static str, String)]) -> String {
     let mut lines = String::new();
     for (name, text) in texts {
@@ -611,8 +612,8 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Returns the number of blocks, and how many of them are verified. The blocks of a large table take milliseconds to
-    /// count, so the first call counts them.
+    /// Returns the number of blocks, and how many of them are verified. The blocks of a large table take milliseconds
+    /// to count, so the first call counts them.
     pub(super) fn blocks(&self) -> (usize, usize) {
         *self.blocks.get_or_init(|| self.generation.store.block_counts())
     }

@@ -21,8 +21,8 @@ const HANDSHAKES_MAX: usize = 1024;
 const CONNECTIONS_PER_HANDSHAKE: usize = 4;
 /// The maximum number of metrics connections at a time, however many connections the server allows.
 const METRICS_CONNECTIONS_MAX: usize = 256;
-/// The minimum number of metrics connections at a time, however few connections the server allows. Their descriptors are
-/// part of [`DESCRIPTORS_KEPT`].
+/// The minimum number of metrics connections at a time, however few connections the server allows. Their descriptors
+/// are part of [`DESCRIPTORS_KEPT`].
 const METRICS_CONNECTIONS_MIN: usize = 32;
 /// How many connections a server must allow for each concurrent metrics connection.
 const CONNECTIONS_PER_METRICS_CONNECTION: usize = 8;

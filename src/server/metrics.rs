@@ -97,8 +97,8 @@ impl Endpoint {
         match address {
             MetricsAddress::Tcp(address) if !address.ip().to_canonical().is_loopback() && !exposed => {
                 let problem = format!(
-                    "other machines may reach this address, and there is no password: choose 127.0.0.1 or [::1], or pass \
-                     {} if everyone may read the server's metrics",
+                    "other machines may reach this address, and there is no password: choose 127.0.0.1 or [::1], or \
+                     pass {} if everyone may read the server's metrics",
                     Setting::MetricsExposed
                 );
                 Err(ServerError::Tcp { address: *address, problem })
@@ -362,8 +362,8 @@ fn text(status: StatusCode, content_type: &'static str, body: String) -> Respons
     response
 }
 
-/// Returns the number of damaged blocks, if the server fetches the file again. Other servers have their rows, but a server
-/// whose file somebody else has to replace may be one of many with the same file.
+/// Returns the number of damaged blocks, if the server fetches the file again. Other servers have their rows, but a
+/// server whose file somebody else has to replace may be one of many with the same file.
 fn blocks_to_replace(snapshot: &Snapshot) -> usize {
     snapshot.published.as_ref().map_or(0, |_| snapshot.generation.store.damaged_block_count())
 }
@@ -375,7 +375,8 @@ fn readiness(snapshot: &Snapshot) -> String {
     let share = 100.0 * resident_len_bytes as f64 / file_len_bytes.max(1) as f64;
     let rows = counted(store.len(), "row");
     let mut lines = format!(
-        "{state}: generation {generation}, {rows}, {resident_len_bytes} of {file_len_bytes} bytes resident ({share:.1} %)\n"
+        "{state}: generation {generation}, {rows}, {resident_len_bytes} of {file_len_bytes} bytes resident \
+         ({share:.1} %)\n"
     );
     let damaged = blocks_to_replace(snapshot);
     if damaged > 0 {

@@ -308,8 +308,8 @@ impl Server {
         let state = Arc::new(ServerState::new(settings, users, table, statistics, control.control.clone(), notifier));
         if connections_max > available {
             warn!(
-                "{connections_max} connections need more descriptors than the limit leaves for connections ({available}): raise \
-                 the limit (ulimit -n)"
+                "{connections_max} connections need more descriptors than the limit leaves for connections \
+                 ({available}): raise the limit (ulimit -n)"
             );
         }
         state.liveness.main.started();

@@ -174,8 +174,8 @@ pub(super) struct WorkerState {
     /// The number of connections that have pending responses, or requests that will be answered in the connection's
     /// next turn.
     pending_connections: AtomicUsize,
-    /// The number of connections whose last turn was ended although they could continue. Only the worker's thread changes
-    /// this number.
+    /// The number of connections whose last turn was ended although they could continue. Only the worker's thread
+    /// changes this number.
     unfinished_connections: AtomicUsize,
     is_stopping: AtomicBool,
     nothing_pending: Notify,

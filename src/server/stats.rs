@@ -1,8 +1,8 @@
 //! The counters of each worker, and of the whole server.
 //!
-//! In: the results of each pass, and rare events. Out: counts, which are added up over all workers on request. Each worker writes only
-//! its own counters, with plain loads and stores, so counting costs a few nanoseconds per pass and next to nothing per
-//! request. This module does not format the counts.
+//! In: the results of each pass, and rare events. Out: counts, which are added up over all workers on request. Each
+//! worker writes only its own counters, with plain loads and stores, so counting costs a few nanoseconds per pass and
+//! next to nothing per request. This module does not format the counts.
 //!
 //! Reasons and evidence: `docs/decisions/counters.md`.
 

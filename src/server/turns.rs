@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use crate::protocol::native::REQUEST_LEN_BYTES;
 use crate::store::verification_work_on_thread;
 
-/// The maximum number of steps after which a pass ends: about 1 ms of work. If many connections wait for their turn, a pass
-/// ends earlier: see `Turn::begin`.
+/// The maximum number of steps after which a pass ends: about 1 ms of work. If many connections wait for their turn, a
+/// pass ends earlier: see `Turn::begin`.
 pub(super) const PASS_STEPS_MAX: usize = 10_000;
 /// The number of steps after which a connection's turn ends. A turn ends only at the end of a pass, so the last pass of
 /// a turn may take the turn past this number.

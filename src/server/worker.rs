@@ -33,8 +33,8 @@ const KEEP_ALIVE_PROBES: u32 = 3;
 const KEEP_ALIVE_PAUSE: Duration = Duration::from_secs(20);
 
 /// The maximum number of turns between two checks for new requests if the table does not fit into memory. When the disk
-/// has answered, many connections are ready at the same time, and each looks up to 64 keys up in memory that no processor
-/// has in its cache.
+/// has answered, many connections are ready at the same time, and each looks up to 64 keys up in memory that no
+/// processor has in its cache.
 const COLD_TURNS_MAX: u32 = 4;
 
 /// Creates the runtime of a worker. `is_cold` states whether lookups may have to wait for the disk.

@@ -1,5 +1,5 @@
-//! Fast paths for the most frequent commands: GET, HGET, HMGET, HGETALL, ZKV.FLOOR, and ZKV.CEILING. Recognizes ZKV.RANGE
-//! and ZKV.COUNT.
+//! Fast paths for the most frequent commands: GET, HGET, HMGET, HGETALL, ZKV.FLOOR, and ZKV.CEILING. Recognizes
+//! ZKV.RANGE and ZKV.COUNT.
 
 use super::commands::{ARGS_MAX_AT_ONCE, Id};
 
@@ -31,8 +31,8 @@ pub fn get(input: &[u8]) -> Option<(&[u8], usize)> {
 const FLOOR: &[u8] = b"*2\r\n$9\r\nZKV.FLOOR\r\n$";
 const CEILING: &[u8] = b"*2\r\n$11\r\nZKV.CEILING\r\n$";
 
-/// Returns whether a complete `ZKV.FLOOR` (and not `ZKV.CEILING`) is at the start of `input`, its key, and the length of
-/// the command. Returns `None` for all other input, in the cases in which [`get`] returns `None`.
+/// Returns whether a complete `ZKV.FLOOR` (and not `ZKV.CEILING`) is at the start of `input`, its key, and the length
+/// of the command. Returns `None` for all other input, in the cases in which [`get`] returns `None`.
 #[inline]
 pub fn floor_or_ceiling(input: &[u8]) -> Option<(bool, &[u8], usize)> {
     let begins_with = |head: &[u8]| input.get(..head.len()).is_some_and(|start| start.eq_ignore_ascii_case(head));

@@ -114,7 +114,8 @@ fn next_element(pattern: &[u8]) -> (Element<'_>, &[u8]) {
     }
 }
 
-/// Returns the first range of a class (its two ends), and the rest of the class. Returns `None` at the end of the class.
+/// Returns the first range of a class (its two ends), and the rest of the class. Returns `None` at the end of the
+/// class.
 fn next_range(class: &[u8]) -> Option<(u8, u8, &[u8])> {
     match class {
         [] | [b']', ..] => None,

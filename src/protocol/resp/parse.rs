@@ -1,8 +1,8 @@
 //! Splits the bytes of a connection, which arrive in pieces, into commands.
 //!
 //! In: received bytes that follow the previous command. Out: the first command, borrowed from the input, or a result
-//! that reports an incomplete or malformed command. Only [`ParseProgress`] is kept between calls. Memory is allocated only
-//! for complete inline commands.
+//! that reports an incomplete or malformed command. Only [`ParseProgress`] is kept between calls. Memory is allocated
+//! only for complete inline commands.
 //!
 //! Redis accepts any two bytes as the end of a line or of an argument. This parser requires CR and LF, because other
 //! bytes show that the client and the server disagree about the start of the next command.

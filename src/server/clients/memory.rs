@@ -26,8 +26,8 @@ use crate::sync::unpoisoned;
 /// the limit is free, so that evictions are less frequent.
 const FREED_SHARE: u64 = 8;
 
-/// A user may connect to the Unix socket while its ended connections hold less than this share of the limit, even if all
-/// ended connections together hold the limit.
+/// A user may connect to the Unix socket while its ended connections hold less than this share of the limit, even if
+/// all ended connections together hold the limit.
 const LINGERING_SHARE: u64 = 8;
 
 /// The sum of the memory of all connections, and its limit.
@@ -82,8 +82,8 @@ impl ClientMemory {
     }
 
     /// Returns whether ended connections hold so much memory that some users may not open others. The kernel keeps the
-    /// responses that a client of a Unix socket has not received, whatever the server does, so only fewer connections keep
-    /// this memory within a limit.
+    /// responses that a client of a Unix socket has not received, whatever the server does, so only fewer connections
+    /// keep this memory within a limit.
     #[inline]
     pub(in crate::server) fn is_lingering_full(&self) -> bool {
         self.lingering_bytes.load(Ordering::Relaxed) >= self.max_bytes

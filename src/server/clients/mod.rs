@@ -158,7 +158,8 @@ impl Activity {
         self.held_bytes.load(Ordering::Relaxed) & !EVICTED
     }
 
-    /// Records the memory that the kernel holds for the connection's socket. Returns the number that was recorded before.
+    /// Records the memory that the kernel holds for the connection's socket. Returns the number that was recorded
+    /// before.
     pub(super) fn replace_socket_bytes(&self, socket_bytes: u64) -> u64 {
         self.socket_bytes.swap(socket_bytes, Ordering::Relaxed)
     }
@@ -179,8 +180,8 @@ impl Activity {
         self.held_bytes.fetch_or(EVICTED, Ordering::Relaxed) & !EVICTED
     }
 
-    /// Wakes the connection's task, so that the connection's next turn begins at once. Returns false if the task's waker
-    /// is not set.
+    /// Wakes the connection's task, so that the connection's next turn begins at once. Returns false if the task's
+    /// waker is not set.
     pub(super) fn wake(&self) -> bool {
         self.waker.get().map(Waker::wake_by_ref).is_some()
     }

@@ -109,8 +109,8 @@ impl Registry {
         self.connections().remove(&activity.number);
     }
 
-    /// Calls `visit` for the socket of each connection that has sent or received bytes since the last call, or for which
-    /// the kernel held memory at the last measurement.
+    /// Calls `visit` for the socket of each connection that has sent or received bytes since the last call, or for
+    /// which the kernel held memory at the last measurement.
     pub(in crate::server) async fn for_each_active_socket(&self, visit: impl Fn(&Activity, RawFd)) {
         let mut next_number = Some(0);
         while let Some(first) = next_number.take() {

@@ -56,13 +56,14 @@ impl fmt::Display for Reason {
             Reason::StalledResponse { pending_bytes, ticks } => {
                 write!(
                     f,
-                    "stalled: received none of {pending_bytes} bytes of pending responses for {ticks} s, and sent nothing"
+                    "stalled: received none of {pending_bytes} bytes of pending responses for {ticks} s, and sent \
+                     nothing"
                 )
             }
             Reason::Slow { moved_bytes, min_bytes, ticks } => write!(
                 f,
-                "slow: while responses were pending, received and sent {moved_bytes} bytes in {ticks} s, where at least \
-                 {min_bytes} were expected ({})",
+                "slow: while responses were pending, received and sent {moved_bytes} bytes in {ticks} s, where at \
+                 least {min_bytes} were expected ({})",
                 Setting::DrainRateMin
             ),
             Reason::Generation { number } => write!(

@@ -26,9 +26,9 @@ use crate::sync::unpoisoned;
 use view::ServedSlots;
 pub(super) use view::View;
 
-/// How long a node still serves the slots that a new topology assigns to other nodes, by default. In this time, the other
-/// nodes read the new topology. Otherwise, two nodes that follow different topologies could redirect a client to each
-/// other.
+/// How long a node still serves the slots that a new topology assigns to other nodes, by default. In this time, the
+/// other nodes read the new topology. Otherwise, two nodes that follow different topologies could redirect a client to
+/// each other.
 const RETAINED_FOR: Duration = Duration::from_secs(5);
 
 /// The reason why a node rejects a topology.
@@ -161,8 +161,8 @@ impl ClusterNode {
         Arc::clone(&unpoisoned(&self.file_slots))
     }
 
-    /// Returns the slots that this node serves, as a primary or as a replica, including those that it still serves after a
-    /// change of the topology.
+    /// Returns the slots that this node serves, as a primary or as a replica, including those that it still serves
+    /// after a change of the topology.
     pub fn served_slots(&self) -> SlotSet {
         self.view().served_slots(true).clone()
     }
@@ -260,7 +260,8 @@ impl ClusterNode {
         self.replace_served(topology, retained, current.version);
     }
 
-    /// Stops serving the slots that the topology assigns to other nodes, if the topology has been in effect long enough.
+    /// Stops serving the slots that the topology assigns to other nodes, if the topology has been in effect long
+    /// enough.
     pub(super) fn release_retained(&self) {
         let changed = unpoisoned(&self.changed);
         let current = self.view();
@@ -296,8 +297,8 @@ impl ClusterNode {
         if (node.host.as_str(), node.port) != (announced.host.as_str(), announced.port) {
             warn!(
                 topology = number,
-                "topology {number} has the address {}:{} for this node, but the node announces {announced}: clients use \
-                 the address of the topology",
+                "topology {number} has the address {}:{} for this node, but the node announces {announced}: clients \
+                 use the address of the topology",
                 node.host,
                 node.port
             );
@@ -324,8 +325,8 @@ impl fmt::Debug for ClusterNode {
 /// The time between two checks of the file.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Follows the topology file of a node, if it has one, until the runtime ends. Reads the file when `reloads` announces a
-/// request, and once per second. A topology that is rejected is logged once, and the one in effect stays.
+/// Follows the topology file of a node, if it has one, until the runtime ends. Reads the file when `reloads` announces
+/// a request, and once per second. A topology that is rejected is logged once, and the one in effect stays.
 pub(super) async fn follow(node: Arc<ClusterNode>, mut reloads: watch::Receiver<()>) {
     let mut last_problem = String::new();
     loop {

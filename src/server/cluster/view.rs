@@ -1,7 +1,7 @@
 //! What a node knows about the cluster at one time.
 //!
-//! In: a topology, and the id of this node. Out: the node that serves each slot, and the replies of the CLUSTER command.
-//! The replies are rendered once, because many clients ask for them at the same time when they reconnect.
+//! In: a topology, and the id of this node. Out: the node that serves each slot, and the replies of the CLUSTER
+//! command. The replies are rendered once, because many clients ask for them at the same time when they reconnect.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -80,8 +80,9 @@ pub(in crate::server) struct View {
     /// The positions of the primary and of the visible replicas of this node.
     primary_of_this: Option<u16>,
     replicas_of_this: Box<[u16]>,
-    /// The replies to CLUSTER REPLICAS that clients have requested, by the position of the primary, and the reply to ROLE of
-    /// a primary. They are the same in both versions of the protocol. Together, they have each node once or twice.
+    /// The replies to CLUSTER REPLICAS that clients have requested, by the position of the primary, and the reply to
+    /// ROLE of a primary. They are the same in both versions of the protocol. Together, they have each node once or
+    /// twice.
     replicas: Mutex<BTreeMap<u16, Arc<[u8]>>>,
     role: OnceLock<Arc<[u8]>>,
     /// The topology document.
@@ -175,8 +176,8 @@ impl View {
         self.topology.as_ref().map_or(0, |topology| topology.number)
     }
 
-    /// Returns the offset of replication that clients see: the number of the topology, or 0 if this node is not part of it.
-    /// Lettuce does not read from a replica whose offset is 0.
+    /// Returns the offset of replication that clients see: the number of the topology, or 0 if this node is not part of
+    /// it. Lettuce does not read from a replica whose offset is 0.
     pub(in crate::server) fn offset(&self) -> i64 {
         self.this_node().map_or(0, |_| i64::try_from(self.number()).unwrap_or(i64::MAX))
     }

@@ -54,7 +54,8 @@ impl<S: ClientStream> Connection<S> {
             warn!(
                 peer = %self.context.peer,
                 left_out,
-                "disconnected: the client sent more than {max_bytes} bytes of requests without receiving the responses ({})",
+                "disconnected: the client sent more than {max_bytes} bytes of requests without receiving the \
+                 responses ({})",
                 Setting::BufferMax
             );
         }
@@ -116,8 +117,8 @@ struct Lingering {
     held_bytes: u64,
 }
 
-/// Ends the stream of a socket, but keeps the socket open while the kernel holds responses for it. The caller closes its
-/// own descriptor of the socket.
+/// Ends the stream of a socket, but keeps the socket open while the kernel holds responses for it. The caller closes
+/// its own descriptor of the socket.
 ///
 /// With `resets`, discards the responses of a TCP socket instead, and the client gets a reset. The responses of a Unix
 /// socket cannot be discarded.

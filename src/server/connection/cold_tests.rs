@@ -1,5 +1,5 @@
-//! Tests of lookups in a table that counts as too long for memory: every record counts as not in memory, so every lookup
-//! waits for the threads that read records.
+//! Tests of lookups in a table that counts as too long for memory: every record counts as not in memory, so every
+//! lookup waits for the threads that read records.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -488,8 +488,8 @@ impl<S: ClientStream> Connection<S> {
         }
     }
 
-    /// Returns the number of bytes that are allocated for the connection: for unanswered requests, pending responses, and
-    /// the sessions of both protocols and of TLS, and by the kernel for its socket.
+    /// Returns the number of bytes that are allocated for the connection: for unanswered requests, pending responses,
+    /// and the sessions of both protocols and of TLS, and by the kernel for its socket.
     fn held_bytes(&self) -> u64 {
         let pending_bytes = self.pending.as_ref().map_or(0, |pending| pending.capacity_bytes());
         let session_bytes = match &self.protocol {

@@ -17,8 +17,8 @@ use crate::server::turns::{Pass, Then, VERIFICATION_WORK_MAX};
 use crate::setting::Setting;
 use crate::store::VerificationLimit;
 
-/// The maximum number of attempts at a pass before other connections have their turn, if pages of the file are copied or
-/// the file's names or permissions change during each attempt.
+/// The maximum number of attempts at a pass before other connections have their turn, if pages of the file are copied
+/// or the file's names or permissions change during each attempt.
 const ATTEMPTS_MAX: usize = 4;
 
 /// The first byte of a TLS handshake. No request and no command begins with this byte.

@@ -1,5 +1,5 @@
-//! Tests of partial writes, of repeated passes, of connections that yield to other connections, of the generation that a
-//! connection keeps from turn to turn, and of panics.
+//! Tests of partial writes, of repeated passes, of connections that yield to other connections, of the generation that
+//! a connection keeps from turn to turn, and of panics.
 
 use std::fs::File;
 use std::io::{ErrorKind, IoSlice, Read, Write};

@@ -196,7 +196,8 @@ fn check(path: &Path) -> Result<(), String> {
     let len_bytes = path.as_os_str().as_bytes().len();
     if len_bytes > PATH_LEN_MAX_BYTES {
         return Err(format!(
-            "{len_bytes} bytes, where at most {PATH_LEN_MAX_BYTES} fit into a Unix socket address: choose a shorter path"
+            "{len_bytes} bytes, where at most {PATH_LEN_MAX_BYTES} fit into a Unix socket address: choose a shorter \
+             path"
         ));
     }
     if path.as_os_str().as_bytes().ends_with(b"/") {
@@ -248,8 +249,8 @@ fn probe(path: &Path) -> Result<(), Errno> {
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
-const REMEDY: &str = "stop the server that uses it, if there is one, and remove the file, or choose a path in a directory \
-                      that only the server's user can write to";
+const REMEDY: &str = "stop the server that uses it, if there is one, and remove the file, or choose a path in a \
+                      directory that only the server's user can write to";
 
 /// A lock that prevents other servers from starting on the same socket path. Without the lock, another server could
 /// remove a socket that is bound but does not listen yet, because the socket looks abandoned. Another server could also
@@ -572,8 +573,8 @@ pub(in crate::server) fn tcp(
 pub(in crate::server) fn listen_on_tcp(address: SocketAddr, exposure: Exposure) -> Result<TcpListener, ServerError> {
     open_tcp(address, exposure, || {
         let listener = TcpListener::bind(address)?;
-        // The standard library lets only 128 connections wait. The kernel drops the first packet of others, and their clients
-        // send it again after a second.
+        // The standard library lets only 128 connections wait. The kernel drops the first packet of others, and their
+        // clients send it again after a second.
         listen(&listener, BACKLOG)?;
         Ok(listener)
     })

@@ -123,8 +123,8 @@ impl Acceptor {
             warn!(
                 uid,
                 left_out,
-                "refused: ended connections of this user hold {unread_bytes} bytes of responses that it has not received, and \
-                 all ended connections hold the limit of {} bytes ({})",
+                "refused: ended connections of this user hold {unread_bytes} bytes of responses that it has not \
+                 received, and all ended connections hold the limit of {} bytes ({})",
                 memory.max_bytes,
                 Setting::ClientMemoryMax
             );

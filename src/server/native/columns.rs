@@ -90,8 +90,8 @@ fn parse_selection(store: &Store, body: &[u8]) -> Result<Projection, Status> {
 }
 
 impl<M: Missing> Batch<'_, M> {
-    /// Appends the responses to 16-byte GetColumns requests. Stops at the first request with another op, or when there is
-    /// no room for a response. Returns the number of answered requests.
+    /// Appends the responses to 16-byte GetColumns requests. Stops at the first request with another op, or when there
+    /// is no room for a response. Returns the number of answered requests.
     pub(super) fn answer_columns(&mut self, requests: &[Request]) -> usize {
         let is_columns = |request: &&Request| request.op_code() == Op::GetColumns as u32;
         let count = requests.iter().take(RUN_REQUESTS_MAX).take_while(is_columns).count();
@@ -156,8 +156,8 @@ fn push_refusals(status: Status, count: usize, responses: &mut Responses, tally:
     answered_count
 }
 
-/// Appends a response with the selected columns of a row. `offset_bytes` is the offset of the row's value in the records
-/// section. Returns `None`, and appends nothing, if the row is malformed.
+/// Appends a response with the selected columns of a row. `offset_bytes` is the offset of the row's value in the
+/// records section. Returns `None`, and appends nothing, if the row is malformed.
 #[inline(always)]
 fn push_row(
     projection: &Projection,

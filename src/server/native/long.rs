@@ -149,10 +149,11 @@ impl<M: Missing> Batch<'_, M> {
         count
     }
 
-    /// Answers a Select request, unless it is not the first request of the pass. Returns the number of answered requests.
+    /// Answers a Select request, unless it is not the first request of the pass. Returns the number of answered
+    /// requests.
     ///
-    /// A pass that reads a file is repeated if the file has changed meanwhile. A Select that is the first request of its
-    /// pass affects only later requests, so it may be repeated.
+    /// A pass that reads a file is repeated if the file has changed meanwhile. A Select that is the first request of
+    /// its pass affects only later requests, so it may be repeated.
     fn push_select(&mut self, request: &Long<'_>) -> usize {
         let Batch { store, selection, responses, tally, .. } = self;
         if responses.total_len_bytes() > 0 {

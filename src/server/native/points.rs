@@ -87,11 +87,12 @@ impl<M: Missing> Batch<'_, M> {
         answered_count
     }
 
-    /// Returns the requests that may be answered together, at most [`RUN_REQUESTS_MAX`], if the table's keys are numbers.
+    /// Returns the requests that may be answered together, at most [`RUN_REQUESTS_MAX`], if the table's keys are
+    /// numbers.
     ///
     /// # Errors
-    /// If the table's keys are bytes, appends an Error for each request that looks up a number, and returns the number of
-    /// these requests.
+    /// If the table's keys are bytes, appends an Error for each request that looks up a number, and returns the number
+    /// of these requests.
     #[inline]
     fn requests_for_numbers<'r>(&mut self, requests: &'r [Request]) -> Result<&'r [Request], usize> {
         let requests = &requests[..requests.len().min(RUN_REQUESTS_MAX)];
@@ -162,8 +163,8 @@ impl<'a, M: Missing> Visitor<'a, Request> for Points<'_, '_, M> {
 
 /// Appends the response to a request for one key of the table's kind. Returns `None` if there is no room for the
 /// response, if the request belongs to another kind of [`RunKind`], or if verification was interrupted. Counts every
-/// response in `tally`, except values that a Get found, which the caller counts. `missing` returns the status of a missing
-/// key.
+/// response in `tally`, except values that a Get found, which the caller counts. `missing` returns the status of a
+/// missing key.
 #[inline(always)]
 pub(super) fn push_found(
     op_code: u32,

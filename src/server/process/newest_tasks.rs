@@ -2,8 +2,8 @@
 //!
 //! In: tasks on current-thread runtimes. Out: at most a given number of them, the newest ones.
 //!
-//! Honest clients take milliseconds to send or receive what such a task waits for, so an old task most likely belongs to
-//! a client that never does. If new tasks had to wait instead, these clients could block all others.
+//! Honest clients take milliseconds to send or receive what such a task waits for, so an old task most likely belongs
+//! to a client that never does. If new tasks had to wait instead, these clients could block all others.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,8 +23,8 @@ pub(in crate::server) struct NewestTasks {
 #[derive(Default)]
 struct Running {
     last_number: u64,
-    /// A task has a place before it is spawned, and `None` until then. Otherwise, threads that spawn at the same time would
-    /// each find room for the last task.
+    /// A task has a place before it is spawned, and `None` until then. Otherwise, threads that spawn at the same time
+    /// would each find room for the last task.
     tasks: BTreeMap<u64, Option<AbortHandle>>,
 }
 

@@ -227,9 +227,9 @@ impl RedisClient {
         // string cannot fail.
         let _ = writeln!(
             line,
-            "id={} addr={peer} laddr={local} fd=0 name={name} age={age_s} idle={idle_s} flags={flags} db=0 sub=0 psub=0 \
-             ssub=0 multi={queued} qbuf={input_bytes} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={output_bytes} oll=0 \
-             omem=0 tot-mem={held_bytes} \
+            "id={} addr={peer} laddr={local} fd=0 name={name} age={age_s} idle={idle_s} flags={flags} db=0 sub=0 \
+             psub=0 ssub=0 multi={queued} qbuf={input_bytes} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 \
+             obl={output_bytes} oll=0 omem=0 tot-mem={held_bytes} \
              events=r cmd={command} user={user} redir=-1 resp={resp} lib-name={lib_name} lib-ver={lib_ver}",
             self.id
         );

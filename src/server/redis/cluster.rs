@@ -146,7 +146,8 @@ impl Routing for Route<'_> {
     /// Not inlined, so that the loop over found values can use all registers.
     #[inline(never)]
     fn refuse_missing(self, key: Key<'_>, version: Version, responses: &mut Responses) -> bool {
-        // The slot of a found key is not computed: its row is in the file only if this node serves the slot.
+        // The slot of a found key is not computed here: `admits` has checked it, or the file has only rows of served
+        // slots.
         let slot = slot_of(key);
         let is_refused = !self.serves(slot);
         if is_refused {
@@ -233,8 +234,8 @@ impl Session {
         }
     }
 
-    /// Checks whether this node serves the slot of a command's keys. Returns `None` if it does, [`Outcome::Work`] if there
-    /// are so many keys that the check takes several passes, and the outcome of a rejected command otherwise.
+    /// Checks whether this node serves the slot of a command's keys. Returns `None` if it does, [`Outcome::Work`] if
+    /// there are so many keys that the check takes several passes, and the outcome of a rejected command otherwise.
     pub(super) fn check_slots(
         &mut self,
         generation: &Generation,

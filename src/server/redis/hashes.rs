@@ -1,8 +1,8 @@
 //! The commands that read hashes, on a typed table: each row is a hash whose fields are the columns. A null cell is an
 //! absent field.
 //!
-//! In: commands. Out: replies. Pipelined HGET, HMGET, and HGETALL commands are looked up together (`runs`). A reply that
-//! can be long is sent over several passes.
+//! In: commands. Out: replies. Pipelined HGET, HMGET, and HGETALL commands are looked up together (`runs`). A reply
+//! that can be long is sent over several passes.
 
 use std::sync::Arc;
 
@@ -283,8 +283,8 @@ impl HashReply {
     /// Continues the reply as long as there is room for it. `offset_bytes` is the offset of the row's value in the
     /// records section.
     ///
-    /// Closes the connection if the row is not a row of the schema, because the header of the reply is already sent. The
-    /// caller has checked the row before it wrote the header, so this means that the file was changed.
+    /// Closes the connection if the row is not a row of the schema, because the header of the reply is already sent.
+    /// The caller has checked the row before it wrote the header, so this means that the file was changed.
     fn more(
         &mut self,
         fields: &Fields,

@@ -1,7 +1,7 @@
 //! Keys as text, their slots, and errors about text that is not a key.
 //!
-//! In: text that a client sent, or keys of a table. Out: keys of the table's kind, text, or slots. If a table's keys are
-//! numbers, the text of a key is its decimal representation.
+//! In: text that a client sent, or keys of a table. Out: keys of the table's kind, text, or slots. If a table's keys
+//! are numbers, the text of a key is its decimal representation.
 
 use super::Replied;
 use crate::format::key::{Key, KeyKind};

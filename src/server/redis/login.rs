@@ -102,8 +102,8 @@ impl Session {
         out.bulk(b"id");
         out.integer(self.client.id() as i64);
         text(out, "mode", if self.cluster.is_some() { "cluster" } else { "standalone" });
-        // Outside a cluster, the role is `master` although nothing is replicated. With another role, clients that search
-        // for the master would never stop searching.
+        // Outside a cluster, the role is `master` although nothing is replicated. With another role, clients that
+        // search for the master would never stop searching.
         text(out, "role", if self.is_replica() { "replica" } else { "master" });
         out.bulk(b"modules");
         out.array(0);

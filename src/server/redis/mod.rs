@@ -303,8 +303,8 @@ impl Session {
         Ok(run.end_bytes)
     }
 
-    /// Continues the command in progress, if there is one. Otherwise, answers the run at the start of `rest`, or executes
-    /// the next command. Returns the length of the commands that are now completely answered.
+    /// Continues the command in progress, if there is one. Otherwise, answers the run at the start of `rest`, or
+    /// executes the next command. Returns the length of the commands that are now completely answered.
     ///
     /// # Errors
     /// If the pass ends: what the connection does next.
@@ -436,7 +436,8 @@ impl Session {
         Reply::new(responses, self.state.version).error(error);
         if let Some(left_out) = self.clients.long_command_log.line() {
             let peer = self.peer;
-            warn!(%peer, left_out, "disconnected: a command exceeds the buffer of {limit} bytes ({})", Setting::BufferMax);
+            let setting = Setting::BufferMax;
+            warn!(%peer, left_out, "disconnected: a command exceeds the buffer of {limit} bytes ({setting})");
         }
     }
 
@@ -447,8 +448,8 @@ impl Session {
             warn!(
                 peer = %self.peer,
                 left_out,
-                "disconnected: sent POST or Host: where a command was expected, as an HTTP client does; a web page may be \
-                 trying to have a browser send commands (cross-protocol scripting)"
+                "disconnected: sent POST or Host: where a command was expected, as an HTTP client does; a web page may \
+                 be trying to have a browser send commands (cross-protocol scripting)"
             );
         }
     }

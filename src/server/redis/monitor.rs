@@ -25,8 +25,8 @@ use crate::sync::unpoisoned;
 const MONITORS_MAX: usize = 8;
 /// The maximum length of a monitor's queue, which has the lines that its connection has not sent yet.
 const QUEUE_MAX_BYTES: usize = 16 << 20;
-/// A monitor's queue may have at most 1/`CLIENT_MEMORY_SHARE` of the limit on client memory, because a queue that grows is
-/// counted only when its connection sends lines.
+/// A monitor's queue may have at most 1/`CLIENT_MEMORY_SHARE` of the limit on client memory, because a queue that grows
+/// is counted only when its connection sends lines.
 const CLIENT_MEMORY_SHARE: u64 = 64;
 /// The length up to which the last chunk of a queue grows. Lines that do not fit into this chunk begin a new chunk.
 const CHUNK_BYTES: usize = 64 << 10;

@@ -78,8 +78,8 @@ impl Routing for Unrouted {
 }
 
 pub(super) trait RunKey<'k>: LookupKey + Into<Key<'k>> + Default {
-    /// Parses a key of the table's kind. A number that is none is executed individually, because the setting for foreign
-    /// keys determines its reply.
+    /// Parses a key of the table's kind. A number that is none is executed individually, because the setting for
+    /// foreign keys determines its reply.
     fn parse(text: &'k [u8]) -> Option<Self>;
 }
 

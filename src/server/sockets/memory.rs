@@ -15,8 +15,8 @@ const SEND_ALLOCATED: usize = 2;
 const SEND_QUEUED: usize = 5;
 const NUMBER_COUNT: usize = 9;
 
-/// The minimum memory of a message in the receive queue of a Unix socket: the kernel needs several hundred bytes for each.
-/// While it frees a received message, it counts one byte for a moment.
+/// The minimum memory of a message in the receive queue of a Unix socket: the kernel needs several hundred bytes for
+/// each. While it frees a received message, it counts one byte for a moment.
 const MESSAGE_LEN_MIN_BYTES: u64 = 64;
 
 /// The memory of a socket's queues, including the kernel's overhead for each packet, which exceeds the length of short
@@ -25,7 +25,8 @@ const MESSAGE_LEN_MIN_BYTES: u64 = 64;
 pub(in crate::server) struct SocketMemory {
     /// The memory of responses that the client has not received.
     pub(in crate::server) send_bytes: u64,
-    /// The memory of requests that the server has not read. 0 for a Unix socket, where they count as the client's memory.
+    /// The memory of requests that the server has not read. 0 for a Unix socket, where they count as the client's
+    /// memory.
     pub(in crate::server) receive_bytes: u64,
 }
 
@@ -39,8 +40,8 @@ impl SocketMemory {
     pub(in crate::server) fn of_number(socket: RawFd) -> io::Result<SocketMemory> {
         let mut numbers = [0_u32; NUMBER_COUNT];
         let mut len_bytes = size_of_val(&numbers) as socklen_t;
-        // SAFETY: The kernel writes at most `len_bytes` bytes to `numbers`, and 4 bytes to `len_bytes`. Both are valid for
-        // writes of these lengths, and every bit pattern is a valid `u32`. The kernel checks the descriptor itself.
+        // SAFETY: The kernel writes at most `len_bytes` bytes to `numbers`, and 4 bytes to `len_bytes`. Both are valid
+        // for writes of these lengths, and every bit pattern is a valid `u32`. The kernel checks the descriptor itself.
         let result = unsafe {
             getsockopt(socket, SOL_SOCKET, SO_MEMINFO, numbers.as_mut_ptr().cast::<c_void>(), &raw mut len_bytes)
         };

@@ -1,4 +1,5 @@
-//! The sockets that responses are sent on, the clients at their other ends, and the memory that the kernel holds for them.
+//! The sockets that responses are sent on, the clients at their other ends, and the memory that the kernel holds for
+//! them.
 
 pub(super) mod memory;
 
@@ -23,8 +24,8 @@ use memory::has_unread_bytes;
 pub(super) type Descriptors = [File; 2];
 
 pub(super) trait ClientStream: AsyncRead + AsyncWrite + Unpin {
-    /// Sends bytes, and passes descriptors with the first byte. First waits until the client has received everything that
-    /// was sent before, so that no connection has more than one response with descriptors in flight.
+    /// Sends bytes, and passes descriptors with the first byte. First waits until the client has received everything
+    /// that was sent before, so that no connection has more than one response with descriptors in flight.
     fn poll_send_with(&self, cx: &mut Context<'_>, bytes: &[u8], descriptors: &Descriptors) -> Poll<io::Result<usize>>;
 
     fn socket(&self) -> BorrowedFd<'_>;

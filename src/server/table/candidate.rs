@@ -238,8 +238,8 @@ impl Plan {
             }),
             Writers::Unknown(reason) => {
                 warn!(
-                    "{}: processes that write to the file cannot be detected: {reason}: run the server as the file's owner \
-                     or with CAP_LEASE and without {}, or serve a private copy ({} copy or sealed)",
+                    "{}: processes that write to the file cannot be detected: {reason}: run the server as the file's \
+                     owner or with CAP_LEASE and without {}, or serve a private copy ({} copy or sealed)",
                     path.display(),
                     Setting::NoLease,
                     Setting::Memory

@@ -1,8 +1,8 @@
 //! Requests to a running server, and the published table that it follows.
 //!
-//! In: requests for reloads and rollbacks, from clients and other threads. Out: messages to the supervisor, or requests to
-//! the published table. The code that fetches generations is in `zero_kv::publish`, and the program `kv_store` connects
-//! the two, so the server needs no object store.
+//! In: requests for reloads and rollbacks, from clients and other threads. Out: messages to the supervisor, or requests
+//! to the published table. The code that fetches generations is in `zero_kv::publish`, and the program `kv_store`
+//! connects the two, so the server needs no object store.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -62,8 +62,8 @@ impl Control {
         }
     }
 
-    /// Serves the file at the server's path, if these rules allow it, and waits until it is served or rejected. Returns a
-    /// description of the outcome.
+    /// Serves the file at the server's path, if these rules allow it, and waits until it is served or rejected. Returns
+    /// a description of the outcome.
     ///
     /// # Errors
     /// The reason why the file is not served.
@@ -106,8 +106,8 @@ impl Control {
         self.published.get().map(|published| published.facts())
     }
 
-    /// Reports that lookups found damaged blocks in the served file. Returns whether the server follows a published table,
-    /// which is then fetched again.
+    /// Reports that lookups found damaged blocks in the served file. Returns whether the server follows a published
+    /// table, which is then fetched again.
     pub(super) fn has_damaged_blocks(&self) -> bool {
         let published = self.published.get();
         published.inspect(|published| published.damaged()).is_some()
@@ -145,8 +145,8 @@ impl ControlChannel {
 /// A published table that a server follows: see [`Server::follow`](crate::server::Server::follow).
 pub trait PublishedTable: Send + Sync {
     /// Looks for a new generation now, without waiting. `attempt` is the number of the requested reload. When the
-    /// generation is served or rejected, [`Control::end_reload`](crate::server::Control::end_reload) must be called with this
-    /// number.
+    /// generation is served or rejected, [`Control::end_reload`](crate::server::Control::end_reload) must be called
+    /// with this number.
     fn request(&self, attempt: u64);
 
     /// Fetches the file that is served again, because lookups found damaged blocks in it.

@@ -110,8 +110,8 @@ impl Fields {
         (0..self.len()).filter(|column| row.has_value(*column))
     }
 
-    /// Returns whether Redis would store a row as a listpack: whether the row has few fields, and their names and values
-    /// are short. Otherwise, Redis would store the row as a hash table.
+    /// Returns whether Redis would store a row as a listpack: whether the row has few fields, and their names and
+    /// values are short. Otherwise, Redis would store the row as a hash table.
     pub(in crate::server) fn is_listpack(&self, row: &TypedRow<'_>) -> bool {
         let is_short = |column: usize| {
             let name_len_bytes = self.schema.columns()[column].name.len();

@@ -1,8 +1,8 @@
 //! Detects a new file at a path, and changes of the served file.
 //!
-//! In: a path, and SIGIO, which the kernel sends when a process tries to open a leased file for writing. Out: the identity
-//! of the file at the path, a call whenever something changes in the folder of the path, and renewed and released leases.
-//! A lost event does no harm, because the path is also checked periodically.
+//! In: a path, and SIGIO, which the kernel sends when a process tries to open a leased file for writing. Out: the
+//! identity of the file at the path, a call whenever something changes in the folder of the path, and renewed and
+//! released leases. A lost event does no harm, because the path is also checked periodically.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};

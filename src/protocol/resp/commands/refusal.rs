@@ -123,13 +123,14 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["eval", "eval_ro", "evalsha", "evalsha_ro", "script", "fcall", "fcall_ro", "function"], SCRIPT),
     (&["geodist", "geohash", "geopos", "georadius_ro", "georadiusbymember_ro", "geosearch", "lindex", "llen", "lpos",
         "lrange", "pfcount", "scard", "sdiff", "sinter", "sintercard", "sismember", "smembers", "smismember", "sort_ro",
-        "srandmember", "sscan", "sunion", "xinfo", "xlen", "xpending", "xrange", "xread", "xrevrange", "zcard", "zcount",
-        "zdiff", "zinter", "zintercard", "zlexcount", "zmscore", "zrandmember", "zrange", "zrangebylex", "zrangebyscore",
-        "zrank", "zrevrange", "zrevrangebylex", "zrevrangebyscore", "zrevrank", "zscan", "zscore", "zunion"], OTHER_TYPE),
+        "srandmember", "sscan", "sunion", "xinfo", "xlen", "xpending", "xrange", "xread", "xrevrange", "zcard",
+        "zcount", "zdiff", "zinter", "zintercard", "zlexcount", "zmscore", "zrandmember", "zrange", "zrangebylex",
+        "zrangebyscore", "zrank", "zrevrange", "zrevrangebylex", "zrevrangebyscore", "zrevrank", "zscan", "zscore",
+        "zunion"], OTHER_TYPE),
     (&["bitcount", "bitfield_ro", "bitpos", "dump", "lcs", "substr"], STRING),
     (&["cluster|addslots", "cluster|addslotsrange", "cluster|bumpepoch", "cluster|delslots", "cluster|delslotsrange",
-        "cluster|failover", "cluster|flushslots", "cluster|forget", "cluster|meet", "cluster|replicate", "cluster|reset",
-        "cluster|saveconfig", "cluster|set-config-epoch", "cluster|setslot"], TOPOLOGY),
+        "cluster|failover", "cluster|flushslots", "cluster|forget", "cluster|meet", "cluster|replicate",
+        "cluster|reset", "cluster|saveconfig", "cluster|set-config-epoch", "cluster|setslot"], TOPOLOGY),
     (&["config|set"], "ERR settings cannot be changed while the server runs: restart kv_store with other options"),
     (&["config|resetstat"], "ERR counters cannot be reset, because several tools can read them at the same time: \
         subtract an earlier value, or restart kv_store"),
@@ -137,8 +138,8 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["client|pause"], "ERR clients cannot be paused: the table is read-only, so there are no writes to stop"),
     (&["client|reply"], "ERR replies cannot be turned off: the table is read-only, so a command without a reply has no \
         effect: receive and discard the replies"),
-    (&["client|tracking"], "ERR the server sends no invalidation messages: a cached row stays valid until the generation \
-        changes: poll ZKV.GENERATION"),
+    (&["client|tracking"], "ERR the server sends no invalidation messages: a cached row stays valid until the \
+        generation changes: poll ZKV.GENERATION"),
 ];
 
 /// Returns whether the command or subcommand with this name is unsupported. The name must be in lower case.

@@ -307,7 +307,8 @@ pub static COMMANDS: &[Spec] = &[
         .documented("server", "2.8.12", "", "Return the role of the instance in the context of replication"),
     spec(Id::Wait, "wait", 3, NO_KEY, &["noscript"], SLOW_CONNECTION)
         .documented("generic", "3.0.0", "numreplicas timeout",
-            "Wait for the synchronous replication of all the write commands sent in the context of the current connection")
+            "Wait for the synchronous replication of all the write commands sent in the context of the current \
+             connection")
         .tips(&["request_policy:all_shards", "response_policy:agg_min"]),
     spec(Id::ReadOnly, "readonly", 1, NO_KEY, FAST_ALWAYS, CONNECTION)
         .documented("cluster", "3.0.0", "", "Enables read queries for a connection to a cluster replica node"),
@@ -362,7 +363,8 @@ const CLIENT: &[Spec] = &[
     spec(Id::ClientHelp, "client|help", 2, NO_KEY, ALWAYS, SLOW_CONNECTION)
         .documented("connection", "5.0.0", "", HELP_SUMMARY),
     spec(Id::ClientKill, "client|kill", -3, NO_KEY, ADMIN, ADMIN_CONNECTION)
-        .documented("connection", "2.4.0", "<ip:port | <ID client-id | TYPE <NORMAL | MASTER | REPLICA | PUBSUB> | USER username | ADDR ip:port | LADDR ip:port | SKIPME yes/no | MAXAGE maxage> [...]>",
+        .documented("connection", "2.4.0", "<ip:port | <ID client-id | TYPE <NORMAL | MASTER | REPLICA | PUBSUB> | \
+        USER username | ADDR ip:port | LADDR ip:port | SKIPME yes/no | MAXAGE maxage> [...]>",
             "Kill the connection of a client"),
 ];
 
