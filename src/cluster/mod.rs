@@ -385,12 +385,7 @@ impl Topology {
     /// Returns the slots of the node with this id, which are those of its primary if it is a replica. Returns no slots
     /// if there is no such node.
     pub fn slots_of(&self, id: &str) -> SlotSet {
-        let node = self.node(id);
-        let primary = match node.and_then(|node| node.primary.as_deref()) {
-            Some(primary) => self.node(primary),
-            None => node,
-        };
-        primary.map_or(SlotSet::NONE, |primary| primary.slots.iter().copied().collect())
+        NodeIndex::new(self).slots_of(id)
     }
 
     /// Returns the replicas of the node with this id.

@@ -29,7 +29,6 @@ const CHUNK_LOOKUPS_MAX: usize = 8;
 /// The length of a thread's stack. The signal handler for pages that cannot be read runs on this stack, too.
 const STACK_LEN_BYTES: usize = 256 << 10;
 
-/// The lookups that one connection waits for.
 struct Batch {
     generation: PinnedGeneration,
     lookups: Vec<ColdLookup<OwnedKey>>,
@@ -41,7 +40,6 @@ struct Batch {
 }
 
 impl Batch {
-    /// Reads the pages of some lookups.
     fn read(&self, lookups: &[ColdLookup<OwnedKey>]) {
         if !self.is_canceled.load(Ordering::Relaxed) {
             self.generation.store.read_for(lookups);

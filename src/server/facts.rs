@@ -563,7 +563,6 @@ fn can_have_status(kind: usize, status: usize) -> bool {
     }
 }
 
-/// The server's version.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Formats the digest of a table as 32 hexadecimal digits.

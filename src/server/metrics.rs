@@ -169,7 +169,6 @@ const ANSWERED_SHARE: usize = 4;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a client may take to send its request and to receive the response.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum length of the head of a request.
 const HEAD_MAX_BYTES: usize = 8192;
 const HEADERS_MAX: usize = 64;
 /// The maximum number of bytes that are read and discarded after the response.
@@ -205,7 +204,6 @@ impl Connections {
         })
     }
 
-    /// Serves a connection in a task.
     fn begin(self: &Arc<Self>, stream: impl Stream) {
         let connections = Arc::clone(self);
         let is_oldest_closed = self.waiting.spawn(|place| async move {
@@ -292,7 +290,6 @@ struct Responder {
     encoded: Arc<AsyncMutex<Encoded>>,
 }
 
-/// The last encoding of the metrics.
 #[derive(Default)]
 struct Encoded {
     began: Option<Instant>,

@@ -343,7 +343,6 @@ impl Server {
     }
 }
 
-/// The listening sockets of a server.
 struct Sockets {
     listener: Listener,
     peer_filter: PeerFilter,

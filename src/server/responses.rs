@@ -118,7 +118,6 @@ impl Responses {
         &mut self.steps
     }
 
-    /// Returns the lookups that wait for the disk.
     #[inline(always)]
     pub(super) fn cold(&mut self) -> &mut ColdLookups {
         &mut self.cold
@@ -155,7 +154,6 @@ impl Responses {
         }
     }
 
-    /// Discards the responses after `end`.
     pub(super) fn truncate(&mut self, end: &End) {
         self.copied_len_bytes = end.copied_len_bytes;
         (self.borrowed.count, self.borrowed.len_bytes) = (end.borrowed_count, end.borrowed_len_bytes);
@@ -379,7 +377,6 @@ impl Appender<'_> {
         self.room = &mut std::mem::take(&mut self.room)[len_bytes..];
     }
 
-    /// Returns the length of the copied bytes.
     #[inline(always)]
     fn end_bytes(&self) -> usize {
         self.buffer_len_bytes - self.room.len()
@@ -426,7 +423,6 @@ pub(super) fn copy_halves<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
 const BATCH_LOOKUPS: usize = 64;
 /// The maximum total length of the keys of these lookups. Only the last key may take the total past this length.
 const BATCH_KEYS_LEN_BYTES: usize = 64 << 10;
-/// The number of steps of examining whether the pages of a lookup are in memory.
 const EXAMINE_STEPS: usize = 8;
 /// The number of lookups that are examined between two checks of the time limit.
 const TIMED_LOOKUPS: usize = 16;

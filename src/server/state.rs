@@ -28,7 +28,6 @@ use super::table::{Control, Generation, PinnedGeneration, ServedTable, Source};
 use super::users::Users;
 use crate::protocol::native::Status;
 
-/// The state that all threads of a server share.
 pub(super) struct ServerState {
     pub(super) settings: Settings,
     pub(super) users: Arc<Users>,
@@ -167,7 +166,6 @@ pub(super) async fn watch(table: Arc<ServedTable>, residency: Arc<Residency>, th
     }
 }
 
-/// The state that the connections of one worker share.
 pub(super) struct WorkerState {
     pub(super) server: Arc<ServerState>,
     number: usize,

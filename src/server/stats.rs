@@ -130,7 +130,6 @@ impl Counters {
         self.accepted.get().saturating_sub(closed)
     }
 
-    /// Counts a pass over native requests.
     #[inline]
     pub(super) fn count_native(&self, tally: &Tally) {
         for (counter, count) in self.requests.as_flattened().iter().zip(tally.0.as_flattened()) {
@@ -141,7 +140,6 @@ impl Counters {
         self.count_batch(tally.total() as u64);
     }
 
-    /// Counts a pass over commands of the Redis protocol.
     pub(super) fn count_redis(&self, commands: u64, errors: u64, hits: u64, misses: u64) {
         let requests = &self.requests[REDIS];
         // An error may belong to a command that was counted in an earlier pass, so a pass may count more errors than
@@ -185,7 +183,6 @@ impl Counters {
     }
 }
 
-/// The sums of all workers' counters.
 #[derive(Default)]
 pub(super) struct Sums {
     pub(super) accepted: u64,
@@ -216,7 +213,6 @@ impl Sums {
         self.service_ns.add(&of.service_ns);
     }
 
-    /// Returns the number of requested keys that were found.
     pub(super) fn hits(&self) -> u64 {
         self.keys(Status::Ok) + self.redis_hits
     }
@@ -408,7 +404,6 @@ macro_rules! totals {
             $($(#[$doc])* pub(super) $name: AtomicU64,)*
         }
 
-        /// The values of [`Totals`] at one moment.
         pub(super) struct TotalCounts {
             $($(#[$doc])* pub(super) $name: u64,)*
         }

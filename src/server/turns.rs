@@ -55,7 +55,6 @@ impl Steps {
         self.counted += steps;
     }
 
-    /// Adds the steps of reading or writing bytes.
     #[inline]
     pub(super) fn add_bytes(&mut self, len_bytes: usize) {
         self.counted += len_bytes / STEP_LEN_BYTES;
@@ -92,7 +91,6 @@ impl Steps {
         self.ends_at.is_some_and(|ends_at| Instant::now() >= ends_at)
     }
 
-    /// Returns whether the pass should end.
     #[inline]
     pub(super) fn is_pass_over(&self) -> bool {
         self.total() > self.max || self.is_time_over()
@@ -102,7 +100,6 @@ impl Steps {
 /// The maximum number of request bytes that are answered or read ahead in a turn.
 const BYTES_MAX: usize = 4 * READ_LEN_BYTES;
 const PASSES_MAX: usize = 16;
-/// The maximum number of response bytes that are sent in a turn.
 const SENT_BYTES_MAX: usize = 2 << 20;
 /// The number of connections that have turns of full length. If more have work left, they share the time of this many
 /// turns, about 8 ms, so that a new request of another connection does not wait much longer.

@@ -84,7 +84,6 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts the thread of the worker with this number.
     pub(super) fn start(
         number: usize,
         server: &Arc<ServerState>,

@@ -191,7 +191,6 @@ impl ClientMemory {
     }
 }
 
-/// All sockets together may hold 1/`CLIENT_MEMORY_SHARE` of the limit on client memory.
 const CLIENT_MEMORY_SHARE: u64 = 2;
 /// One socket may hold 1/`FREE_SHARE` of the memory that sockets may still use.
 const FREE_SHARE: u64 = 8;

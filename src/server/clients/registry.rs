@@ -57,7 +57,6 @@ struct Registered {
     observed: Observed,
 }
 
-/// A connection to disconnect.
 struct Due {
     reason: Reason,
     peer: Peer,
@@ -79,7 +78,6 @@ impl Registry {
         }
     }
 
-    /// Creates the [`Activity`] of a new connection.
     pub(in crate::server) fn activity(&self, peer: Peer) -> Arc<Activity> {
         let number = self.last_number.fetch_add(1, Ordering::Relaxed);
         Arc::new(Activity::new(number, peer, self.now_tick.load(Ordering::Relaxed)))
@@ -104,7 +102,6 @@ impl Registry {
         self.connection_added.notify_one();
     }
 
-    /// Removes a connection that has ended.
     pub(in crate::server) fn remove(&self, activity: &Activity) {
         self.connections().remove(&activity.number);
     }

@@ -16,7 +16,6 @@ use crate::setting::Setting;
 /// ticks, not with a clock, so that no client is disconnected because the server was suspended (SIGSTOP).
 pub(in crate::server) const TICK: Duration = Duration::from_secs(1);
 
-/// The reason to disconnect a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) enum Reason {
     /// The client sent no request for `ticks` ticks.

@@ -182,7 +182,6 @@ impl View {
         self.this_node().map_or(0, |_| i64::try_from(self.number()).unwrap_or(i64::MAX))
     }
 
-    /// Returns the number of nodes of the topology.
     pub(in crate::server) fn node_count(&self) -> usize {
         self.by_id.len()
     }
@@ -282,7 +281,6 @@ impl View {
         self.role.get_or_init(|| primary_role(self.offset(), &self.replicas_of_this()).into())
     }
 
-    /// Returns the lines of CLUSTER INFO.
     pub(in crate::server) fn info_text(&self) -> &str {
         &self.info
     }

@@ -6,13 +6,13 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use zerocopy::IntoBytes;
 
-use super::tests::runtime;
+use super::tests::{connections_over, runtime};
 use super::*;
 use crate::bake::{Keys, Options, bake_csv};
 use crate::protocol::native::{Op, RangeHeader, Request, ResponseHeader, Status, push_long, range_flags};
@@ -48,6 +48,14 @@ pub(super) fn cold_connections(db: &Path) -> Connections {
     let worker = worker_over(db, &Config { open, ..Config::default() });
     assert!(worker.pin().store.may_be_cold());
     Connections { worker, redis_clients: Arc::default() }
+}
+
+fn cold_table(keys: Keys, rows: impl Iterator<Item = (String, Vec<u8>)>) -> (tempfile::TempDir, PathBuf, Connections) {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    bake(&db, keys, rows);
+    let connections = cold_connections(&db);
+    (folder, db, connections)
 }
 
 /// Must be called inside the runtime.
@@ -96,10 +104,7 @@ fn native_exchange(keys: impl Iterator<Item = u64>) -> (Vec<u8>, Vec<u8>) {
 
 #[test]
 fn cold_lookups_return_the_rows() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = folder.path().join("storage.db");
-    bake(&db, Keys::U64, numbers());
-    let connections = cold_connections(&db);
+    let (_folder, _, connections) = cold_table(Keys::U64, numbers());
     runtime().block_on(async {
         for count in [1, 2, 63, 64, 65, 1500] {
             let (requests, expected) = native_exchange((0..count).map(|i| i * 7919 % (2 * ROWS + 9)));
@@ -111,11 +116,8 @@ fn cold_lookups_return_the_rows() {
 
 #[test]
 fn cold_lookups_of_byte_keys_return_the_rows() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = folder.path().join("storage.db");
     let rows: BTreeMap<String, Vec<u8>> = (0..ROWS).map(|key| (format!("user:{key}"), value(key))).collect();
-    bake(&db, Keys::Bytes, rows.clone().into_iter());
-    let connections = cold_connections(&db);
+    let (_folder, _, connections) = cold_table(Keys::Bytes, rows.clone().into_iter());
     let (mut requests, mut expected) = (Vec::new(), Vec::new());
     for i in 0..700 {
         let key = format!("user:{}", i * 7919 % (ROWS + 9));
@@ -136,10 +138,7 @@ async fn assert_exchanged_on(connections: &Connections, requests: Vec<u8>, expec
 
 #[test]
 fn cold_commands_of_redis_return_the_rows() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = folder.path().join("storage.db");
-    bake(&db, Keys::U64, numbers());
-    let connections = cold_connections(&db);
+    let (_folder, _, connections) = cold_table(Keys::U64, numbers());
     let keys: Vec<u64> = (0..400).map(|i| i * 7919 % (2 * ROWS + 9)).collect();
     let (mut requests, mut expected) = (Vec::new(), Vec::new());
     let bulk = |key: u64| match key.is_multiple_of(2) && key < 2 * ROWS {
@@ -243,11 +242,8 @@ pub(super) async fn responses_to(client: UnixStream, requests: Vec<u8>) -> Vec<u
 
 #[test]
 fn lookups_of_every_kind_return_the_same_bytes_from_a_cold_table_as_from_a_warm_table() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = folder.path().join("storage.db");
-    bake(&db, Keys::U64, numbers());
-    let cold = cold_connections(&db);
-    let warm = Connections { worker: worker_over(&db, &Config::default()), redis_clients: Arc::default() };
+    let (_folder, db, cold) = cold_table(Keys::U64, numbers());
+    let warm = connections_over(&db);
     assert!(!warm.worker.pin().store.may_be_cold());
     runtime().block_on(async {
         for load in loads(300) {
@@ -262,12 +258,10 @@ fn lookups_of_every_kind_return_the_same_bytes_from_a_cold_table_as_from_a_warm_
 
 #[test]
 fn ordered_lookups_of_byte_keys_return_the_same_bytes_from_a_cold_table_as_from_a_warm_table() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = folder.path().join("storage.db");
     // Keys in groups with equal heads, so that lookups compare the keys of records.
-    bake(&db, Keys::Bytes, (0..ROWS).map(|key| (format!("user:{:05}:{}", key / 5, key % 5), value(key))));
-    let cold = cold_connections(&db);
-    let warm = Connections { worker: worker_over(&db, &Config::default()), redis_clients: Arc::default() };
+    let (_folder, db, cold) =
+        cold_table(Keys::Bytes, (0..ROWS).map(|key| (format!("user:{:05}:{}", key / 5, key % 5), value(key))));
+    let warm = connections_over(&db);
     let mut requests = Vec::new();
     for i in 0..300 {
         let key = format!("user:{:05}:{}", i * 7919 % (ROWS / 5 + 9), i % 7);
@@ -295,10 +289,7 @@ fn ordered_lookups_of_byte_keys_return_the_same_bytes_from_a_cold_table_as_from_
 #[test]
 #[expect(clippy::await_holding_lock, reason = "only the threads that read wait for this lock")]
 fn clients_with_4096_lookups_that_wait_for_a_slow_disk_delay_no_other_client() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = folder.path().join("storage.db");
-    bake(&db, Keys::U64, numbers());
-    let connections = cold_connections(&db);
+    let (_folder, _, connections) = cold_table(Keys::U64, numbers());
     let cold_reads = &connections.worker.server.cold_reads;
     let ping = Request::new(Op::Ping, 0);
     runtime().block_on(async {
@@ -334,10 +325,7 @@ fn clients_with_4096_lookups_that_wait_for_a_slow_disk_delay_no_other_client() {
 #[test]
 #[expect(clippy::await_holding_lock, reason = "only the threads that read wait for this lock")]
 fn clients_whose_lookups_become_ready_together_delay_another_client_by_a_few_turns() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = folder.path().join("storage.db");
-    bake(&db, Keys::U64, (0..ROWS).map(|key| (key.to_string(), vec![b'v'; 26])));
-    let connections = cold_connections(&db);
+    let (_folder, _, connections) = cold_table(Keys::U64, (0..ROWS).map(|key| (key.to_string(), vec![b'v'; 26])));
     let cold_reads = &connections.worker.server.cold_reads;
     let lookups = || (0..256).map(|i| i * 7919 % ROWS);
     let gets: Vec<u8> = lookups().flat_map(get_command).collect();
@@ -370,11 +358,8 @@ fn clients_whose_lookups_become_ready_together_delay_another_client_by_a_few_tur
 
 #[test]
 fn requests_that_wait_for_the_disk_are_answered_from_one_generation() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = folder.path().join("storage.db");
     let rows = |letter: u8| (0..1000_u64).map(move |key| (key.to_string(), vec![letter; 10]));
-    bake(&db, Keys::U64, rows(b'a'));
-    let connections = cold_connections(&db);
+    let (_folder, db, connections) = cold_table(Keys::U64, rows(b'a'));
     let requests: Vec<u8> = (0..300_u64).flat_map(|key| Request::new(Op::Get, key).as_bytes().to_vec()).collect();
     let response_len_bytes = response(&[0; 10]).len();
     runtime().block_on(async {
@@ -424,10 +409,7 @@ fn a_damaged_block_fails_only_the_lookups_that_read_it() {
 
 #[test]
 fn a_client_that_disconnects_while_it_waits_for_the_disk_leaves_nothing_behind() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = folder.path().join("storage.db");
-    bake(&db, Keys::U64, numbers());
-    let connections = cold_connections(&db);
+    let (_folder, _, connections) = cold_table(Keys::U64, numbers());
     let (requests, expected) = native_exchange(0..200);
     runtime().block_on(async {
         for _ in 0..50 {
@@ -449,10 +431,7 @@ fn a_client_that_disconnects_while_it_waits_for_the_disk_leaves_nothing_behind()
 
 #[test]
 fn the_threads_end_when_the_server_stops() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = folder.path().join("storage.db");
-    bake(&db, Keys::U64, numbers());
-    let connections = cold_connections(&db);
+    let (_folder, _, connections) = cold_table(Keys::U64, numbers());
     let cold_reads = &connections.worker.server.cold_reads;
     assert_eq!(cold_reads.thread_count(), 0, "no record was needed yet");
     let (requests, expected) = native_exchange(0..10);

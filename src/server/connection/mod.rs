@@ -71,7 +71,6 @@ impl Scratch {
     }
 }
 
-/// The state that a worker needs to serve connections.
 #[derive(Clone)]
 pub(super) struct Connections {
     pub(super) worker: Arc<WorkerState>,

@@ -18,7 +18,6 @@ const TCP_BUFFER_MAX_BYTES: u64 = 4 << 20;
 /// memory of a Unix socket, an eviction can release the memory of a TCP socket.
 const TCP_BUFFER_MIN_BYTES: u64 = 32 << 10;
 
-/// The use of a connection's socket.
 pub(super) struct SocketUse {
     /// An upper bound of the memory that the socket has taken since the last measurement.
     unmeasured_bytes: u64,

@@ -35,16 +35,20 @@ pub(super) fn connections_over(db: &Path) -> Connections {
     Connections { worker: worker_over(db, &Config::default()), redis_clients: Arc::default() }
 }
 
+fn connections_over_csv(lines: impl Iterator<Item = String>) -> (tempfile::TempDir, Connections) {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    bake_csv(lines.collect::<String>().as_bytes(), &db, &Options::default()).unwrap();
+    let connections = connections_over(&db);
+    (folder, connections)
+}
+
 /// With the smallest send buffer that the system allows, nearly every write is partial. Writes end within headers,
 /// within values, and between them.
 #[test]
 fn responses_are_complete_even_if_the_socket_takes_few_bytes_at_a_time() {
-    let folder = tempfile::tempdir().unwrap();
     let value = |key: u64| "v".repeat([0, 1, 26, 56, 57, 300, 4088, 4089, 9000][key as usize % 9] + key as usize % 5);
-    let csv: String = (0..100).map(|key| format!("{key},{}\n", value(key))).collect();
-    let db = folder.path().join("storage.db");
-    bake_csv(csv.as_bytes(), &db, &Options::default()).unwrap();
-    let connections = connections_over(&db);
+    let (_folder, connections) = connections_over_csv((0..100).map(|key| format!("{key},{}\n", value(key))));
     connections.worker.counters().connection_opened();
 
     let (mut client, server) = StdUnixStream::pair().unwrap();
@@ -87,11 +91,7 @@ fn responses_are_complete_even_if_the_socket_takes_few_bytes_at_a_time() {
 /// One thread runs both connections and their clients, so they always run in the same order.
 #[test]
 fn a_connection_that_yields_lets_the_runtime_poll_other_connections() {
-    let folder = tempfile::tempdir().unwrap();
-    let csv: String = (0..100_000).map(|key| format!("{key},v\n")).collect();
-    let db = folder.path().join("storage.db");
-    bake_csv(csv.as_bytes(), &db, &Options::default()).unwrap();
-    let connections = connections_over(&db);
+    let (_folder, connections) = connections_over_csv((0..100_000).map(|key| format!("{key},v\n")));
     let runtime = runtime();
     runtime.block_on(async {
         let connect = || {
@@ -323,12 +323,8 @@ async fn get_and_check(client: &mut UnixStream, key: u64, value: &str) {
 #[test]
 fn a_panic_ends_its_connection_and_no_other() {
     const PATIENCE: Duration = Duration::from_secs(60);
-    let folder = tempfile::tempdir().unwrap();
     let value = |key: u64| format!("{key}").repeat(1 + key as usize * key as usize * 500);
-    let csv: String = (0..10).map(|key| format!("{key},{}\n", value(key))).collect();
-    let db = folder.path().join("storage.db");
-    bake_csv(csv.as_bytes(), &db, &Options::default()).unwrap();
-    let connections = connections_over(&db);
+    let (_folder, connections) = connections_over_csv((0..10).map(|key| format!("{key},{}\n", value(key))));
     let runtime = runtime();
     panics::install_hook();
     runtime.block_on(async {

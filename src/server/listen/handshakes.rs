@@ -130,7 +130,6 @@ struct Handshakes {
     limit_log: LogLimit,
 }
 
-/// The memory that one handshake holds.
 struct HeldMemory<'a> {
     state: &'a ServerState,
     held_bytes: u64,

@@ -186,7 +186,6 @@ impl Missing for Nowhere {
     }
 }
 
-/// The cluster during one pass.
 struct PassView(Arc<View>);
 
 impl PassView {

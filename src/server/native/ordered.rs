@@ -17,7 +17,6 @@ use crate::store::{
     is_verification_interrupted,
 };
 
-/// Appends a response without a value. Returns its status.
 pub(super) fn push_bare(status: Status, responses: &mut Responses) -> Status {
     responses.push(ResponseHeader::bare(status).as_bytes());
     status

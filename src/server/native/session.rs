@@ -25,7 +25,6 @@ use crate::server::users::{Access, Attempts, Denied, LoginFailed};
 const CHECKED_MAX: usize = 256;
 const CHECK_STEPS: usize = 1;
 const LOGIN_STEPS: usize = 60;
-/// The first bytes of an Auth request.
 const LOGIN_CODE: [u8; 4] = Op::Auth.long_code().to_be_bytes();
 
 /// The state of a connection that speaks the native protocol.
@@ -224,7 +223,6 @@ impl Session {
     }
 }
 
-/// Returns what `input` begins with.
 fn next(input: &[u8]) -> Next<'_> {
     let Some(first) = whole_requests(input).first() else { return Next::Rest };
     let code = first.op_code();

@@ -15,7 +15,6 @@ use crate::sync::unpoisoned;
 
 /// The maximum length of the lines that wait. A pipe holds 64 KiB more.
 const QUEUE_MAX_BYTES: usize = 256 << 10;
-/// The number of warnings and errors that are retained.
 const RECENT_MAX: usize = 10;
 /// The maximum length of a retained line.
 const RECENT_LINE_MAX_CHARS: usize = 400;

@@ -61,7 +61,6 @@ impl NewestTasks {
         is_aborted
     }
 
-    /// Aborts the oldest tasks until at most `max` are left.
     pub(in crate::server) fn abort_oldest(&self, max: usize) {
         let mut running = unpoisoned(&self.running);
         while running.tasks.len() > max {

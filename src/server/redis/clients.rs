@@ -42,7 +42,6 @@ const LISTS_MAX: u64 = 4;
 /// The argument of [`RedisClient::set_queued`] outside a transaction.
 pub(super) const NOT_QUEUEING: i64 = -1;
 
-/// All clients that speak the Redis protocol.
 #[derive(Default)]
 pub(in crate::server) struct Clients {
     last_id: AtomicU64,
@@ -449,7 +448,6 @@ impl Filters {
     }
 }
 
-/// Begins CLIENT KILL.
 pub(super) fn kill(args: Args<'_>, users: &Users) -> Result<Outcome, String> {
     let filters = Filters::parse(args, users)?;
     let after_id = filters.id.map_or(0, |id| id - 1);

@@ -29,7 +29,6 @@ use crate::slots::{SLOT_COUNT, slot_of};
 const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 
 impl Session {
-    /// Executes a command about the cluster.
     pub(super) fn execute_about_cluster(
         &mut self,
         spec: &Spec,
@@ -182,7 +181,6 @@ impl Route<'_> {
     }
 }
 
-/// The cluster as a connection sees it.
 pub(super) struct ClusterSession {
     node: Arc<ClusterNode>,
     view: Arc<View>,

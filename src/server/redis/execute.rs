@@ -327,7 +327,6 @@ impl Session {
     }
 }
 
-/// Replies with the number and the digest of a generation.
 fn push_generation(generation: &Generation, out: &mut Out<'_>) {
     out.array(2);
     out.integer(generation.number as i64);

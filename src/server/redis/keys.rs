@@ -121,7 +121,6 @@ pub(super) fn is_padded(text: &[u8]) -> bool {
     matches!(text, [b'0', _, ..])
 }
 
-/// The slot of a command's keys.
 #[derive(Clone, Copy, Default)]
 pub(super) struct SlotOfKeys(Option<u16>);
 
@@ -155,7 +154,6 @@ pub(super) struct SlotsOfTransaction {
 }
 
 impl SlotsOfTransaction {
-    /// Adds the slot of a command's keys.
     pub(super) fn add(&mut self, slot: SlotOfKeys) {
         self.is_cross |= slot.0.is_some_and(|slot| self.slot.add_slot(slot).is_err());
     }

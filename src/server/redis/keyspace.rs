@@ -21,11 +21,9 @@ use crate::typed::Schema;
 const SCAN_LEN_MAX_BYTES: usize = 64 << 10;
 /// The default number of rows that SCAN visits, and of fields that HSCAN visits.
 const SCAN_COUNT_DEFAULT: usize = 10;
-/// The maximum length of a pattern.
 pub(super) const PATTERN_LEN_MAX_BYTES: usize = 1024;
 /// The number of pattern operations that count as one step.
 const STEP_GLOB_OPS: usize = 64;
-/// The cost, in steps, of finding a row by its number.
 const LONE_ROW_STEPS: usize = 8;
 
 /// The number of bits of a cursor that store the number of the next row or column. The higher bits are those of its
@@ -33,7 +31,6 @@ const LONE_ROW_STEPS: usize = 8;
 const CURSOR_ROW_BITS: u32 = 32;
 const CURSOR_TAG_BITS: u32 = 31;
 
-/// The pattern of a KEYS or SCAN command.
 struct Pattern {
     /// The compiled pattern. `None` if all keys match.
     glob: Option<Glob>,
@@ -47,7 +44,6 @@ impl Pattern {
         Ok(Pattern { glob: glob.map(|glob| compile(glob, steps)).transpose()?, slot: None })
     }
 
-    /// Returns the pattern of a command that lists or counts keys.
     fn of(keys: &Keys, command: &Command<'_>, steps: &mut Steps) -> Result<Self, String> {
         match keys.slot {
             None => Pattern::new(command.args().nth(1), steps),
@@ -55,7 +51,6 @@ impl Pattern {
         }
     }
 
-    /// Returns whether all keys match.
     fn is_any(&self) -> bool {
         self.glob.is_none() && self.slot.is_none()
     }
@@ -318,7 +313,6 @@ pub(super) fn keys(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Resu
     Ok(Outcome::Work(Work::Keys(Keys { row, loaded_row: row, matches: 0, counting: true, slot: None })))
 }
 
-/// Begins a command that counts or lists the keys of a slot.
 pub(super) fn begin_slot(task: SlotTask) -> Outcome {
     Outcome::Work(Work::Keys(Keys { row: 0, loaded_row: 0, matches: 0, counting: true, slot: Some(task) }))
 }

@@ -49,7 +49,6 @@ use runs::{Run, Runs, Unrouted};
 use transaction::Transaction;
 use work::{Outcome, Work, WorkStep};
 
-/// A writer of replies.
 type Out<'a> = Reply<'a, Responses>;
 
 /// The end of a function that writes a reply. An error is the text of the error reply, and nothing was written.
@@ -209,7 +208,6 @@ impl Session {
             + self.state.running.as_ref().map_or(0, Running::held_bytes)
     }
 
-    /// Returns whether a command is partly answered.
     #[inline]
     pub(super) fn is_in_command(&self) -> bool {
         self.state.running.is_some() || self.state.transaction.is_executing()

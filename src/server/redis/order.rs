@@ -165,7 +165,6 @@ impl Page<'_> {
     }
 }
 
-/// Executes a ZKV.RANGE or a ZKV.COUNT.
 pub(super) fn range_or_count(
     store: &Store,
     command: Result<RangeCommand<'_>, RangeError>,

@@ -29,7 +29,6 @@ use crate::typed::{ColumnError, TypedRow, Value, write_text};
 const RUN_KEYS_MAX: usize = 256;
 const RUN_HASHES_MAX: usize = 64;
 const RUN_RANGES_MAX: usize = 128;
-/// The maximum length of a hash's reply in a run.
 const HASH_LEN_MAX_BYTES: usize = 16 << 10;
 /// The maximum length of null as a reply.
 const NULL_LEN_MAX_BYTES: usize = "$-1\r\n".len();

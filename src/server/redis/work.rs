@@ -178,7 +178,6 @@ pub(super) struct GetKeys {
     pub(super) left: usize,
 }
 
-/// An ACL LIST or ACL USERS in progress.
 #[derive(Clone)]
 pub(super) struct UserList {
     /// The users when the command began, which connections share.

@@ -124,7 +124,6 @@ pub(super) enum Replaces<'r> {
     Rollback,
 }
 
-/// A candidate that passed the checks.
 pub(super) struct Candidate {
     pub(super) store: Store,
     pub(super) file: File,

@@ -83,7 +83,6 @@ impl Fields {
         self.by_name.get(name).map(|position| usize::from(*position))
     }
 
-    /// Returns the name of a column as a bulk string.
     #[inline]
     pub(in crate::server) fn name(&self, column: usize) -> &[u8] {
         let start = column.checked_sub(1).map_or(0, |before| self.fields[before].name_end);

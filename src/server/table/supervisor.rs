@@ -32,7 +32,6 @@ use crate::sync::{Pending, unpoisoned};
 /// systems send none.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// The running supervisor thread.
 pub(in crate::server) struct Supervisor {
     control: Control,
     is_stopping: Arc<AtomicBool>,
@@ -80,7 +79,6 @@ impl Supervisor {
         let _ = self.control.sender.send(Message::Stop);
     }
 
-    /// Waits for the end of the thread.
     pub(in crate::server) fn join(self) {
         // If the thread panicked, the panic was already logged.
         let _ = self.thread.join();
@@ -524,7 +522,6 @@ impl Retained {
         Retained { max, generations: Vec::new() }
     }
 
-    /// Adds the generation that was just replaced.
     fn add(&mut self, generation: Arc<Generation>) {
         self.generations.push((generation, Instant::now()));
     }

@@ -30,7 +30,6 @@ const SETTLE: Duration = Duration::from_millis(900);
 /// certificates. `None` for a file that does not exist or is not configured.
 type Versions = [Option<FileVersion>; 3];
 
-/// The certificates and keys of the TLS port.
 pub(in crate::server) struct Certificates {
     config: TlsConfig,
     current: Mutex<Arc<ServerConfig>>,

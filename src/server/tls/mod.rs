@@ -59,7 +59,6 @@ const READ_LEN_BYTES: usize = 4 << 10;
 /// number fails. rustls has about the same limit on the length of a handshake message.
 const INCOMING_MAX_BYTES: usize = 64 << 10;
 
-/// Why a handshake failed.
 #[derive(Debug)]
 pub(super) enum HandshakeError {
     /// The client did not use TLS. The value is the first byte that it sent.

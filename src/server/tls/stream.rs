@@ -42,7 +42,6 @@ thread_local! {
     });
 }
 
-/// The buffers of a thread.
 struct Scratch {
     /// The incomplete record that a connection kept, followed by the bytes that were just read.
     received: Box<[u8]>,

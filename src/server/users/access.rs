@@ -103,7 +103,6 @@ impl Access {
         self.is_authenticated && self.user.as_ref().is_none_or(|user| user.keys.is_some())
     }
 
-    /// Returns whether the client has logged in as a user.
     pub(in crate::server) fn is_named_user(&self) -> bool {
         self.login == Login::User
     }

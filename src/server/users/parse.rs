@@ -19,7 +19,6 @@ const PATTERNS_MAX: usize = 64;
 const PASSWORDS_MAX: usize = 64;
 /// The maximum number of bytes of the file's text that an error quotes.
 const QUOTED_LEN_MAX_BYTES: usize = 64;
-/// The number of hexadecimal digits of a password hash.
 const HASH_DIGITS: usize = 2 * size_of::<Hash>();
 /// The expected form of a key pattern, as errors describe it.
 const PATTERN: &str = "a key pattern such as ~user:* or ~*, because this server supports only a prefix followed by *";

@@ -38,7 +38,6 @@ pub(in crate::server) const CATEGORIES: [&str; 21] = [
 /// password could delay other connections.
 pub(in crate::server) const PASSWORD_LEN_MAX_BYTES: usize = 1024;
 
-/// The SHA-256 hash of a password.
 pub(super) type Hash = [u8; 32];
 
 #[derive(Clone, Debug)]
@@ -114,7 +113,6 @@ impl User {
         flags
     }
 
-    /// Returns the hashes of the passwords in hexadecimal.
     pub(in crate::server) fn hash_texts(&self) -> Vec<String> {
         let hex = |hash: &Hash| hash.iter().map(|byte| format!("{byte:02x}")).collect();
         self.hashes.iter().map(hex).collect()
@@ -161,7 +159,6 @@ pub(super) fn hash_of(password: &[u8]) -> Hash {
     Sha256::digest(&password[..password.len().min(PASSWORD_LEN_MAX_BYTES)]).into()
 }
 
-/// The keys that a user may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum KeyAccess {
     All,

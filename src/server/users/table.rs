@@ -62,7 +62,6 @@ impl Users {
         Ok(users)
     }
 
-    /// Returns the path of the users file.
     pub(in crate::server) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
