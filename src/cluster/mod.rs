@@ -427,7 +427,7 @@ impl TopologyNode {
         }
         if self.role == Role::Primary && self.health == Health::Hidden && !self.slots.is_empty() {
             return Err(self.problem(
-                "a primary with slots is hidden, expected another state: clients cannot find its slots otherwise",
+                "a primary with slots is hidden, so no client finds them: change its health, or remove its slots",
             ));
         }
         Ok(())

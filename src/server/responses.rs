@@ -98,7 +98,7 @@ impl Responses {
         }
     }
 
-    /// Sets the number of steps after which the following passes end.
+    /// Sets the number of steps after which each later pass ends.
     pub(super) fn limit_passes(&mut self, steps_max: usize) {
         self.pass_steps_max = steps_max;
     }

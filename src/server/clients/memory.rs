@@ -37,7 +37,7 @@ pub(in crate::server) struct ClientMemory {
     held_bytes: AtomicU64,
     /// The memory of sockets, including those of ended connections.
     pub(in crate::server) sockets: SocketBudget,
-    /// The memory of the sockets of ended connections: see `lingering`.
+    /// The memory of the sockets of ended connections: see `connection/closing.rs`.
     lingering_bytes: AtomicU64,
     /// How many of the `lingering_bytes` belong to which users of the Unix socket.
     lingering_users: Mutex<HashMap<u32, u64>>,
@@ -82,8 +82,8 @@ impl ClientMemory {
     }
 
     /// Returns whether ended connections hold so much memory that some users may not open others. The kernel keeps the
-    /// responses that a client of a Unix socket has not received, whatever the server does, so only fewer connections
-    /// keep this memory within a limit.
+    /// responses that a client of a Unix socket has not received, whatever the server does. The server can limit this
+    /// memory only by refusing connections.
     #[inline]
     pub(in crate::server) fn is_lingering_full(&self) -> bool {
         self.lingering_bytes.load(Ordering::Relaxed) >= self.max_bytes

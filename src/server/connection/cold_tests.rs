@@ -217,7 +217,7 @@ fn loads(count: u64) -> Vec<Load> {
         load("ZKV.CEILING, inline", commands(&|key| format!("ZKV.CEILING {key}\r\n"))),
         load("ZKV.RANGE", commands(&|key| array(&["ZKV.RANGE", &key.to_string(), "+", "LIMIT", "5"]))),
         load("ZKV.COUNT, inline", commands(&|key| format!("ZKV.COUNT {key} +\r\n"))),
-        // The end of a pass ends a SCAN early, so only the first one returns the same rows in every pass.
+        // A SCAN ends early when its pass ends, so only the first SCAN of a pipeline always returns the same rows.
         load("SCAN", b"SCAN 0 COUNT 20\r\n".to_vec()),
         load("KEYS", b"KEYS *7*\r\n".to_vec()),
         load(

@@ -1,7 +1,7 @@
 //! The most expensive arguments of every command and every native op.
 //!
 //! Every command gets few, many, short, and long arguments. Commands whose other arguments take more work have cases of
-//! their own. This module does not compile if an op has no case here.
+//! their own. A new op needs no case, but a new kind of op does.
 
 use crate::protocol::native::{Op, OpKind, push_long, range_flags};
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, Spec, all_commands};

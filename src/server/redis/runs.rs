@@ -42,7 +42,7 @@ pub(super) struct Run {
     pub(super) errors: usize,
     /// The last answered command. `None` if no command was answered, and for the keys of an MGET.
     pub(super) last: Option<Id>,
-    /// The steps of the run that are not counted yet, without those of the bytes up to `end_bytes`.
+    /// The steps that the caller counts for the run, besides those of the bytes up to `end_bytes`.
     pub(super) steps: usize,
     /// Whether there was no room for the next reply.
     pub(super) is_full: bool,

@@ -48,8 +48,8 @@ impl SocketMemory {
         if result != 0 {
             return Err(io::Error::last_os_error());
         }
-        // The queue of a Unix socket is reported as allocated. The queue of a TCP socket is reported as queued, and the
-        // packets of this queue that the network interface is sending are reported as allocated, too.
+        // The kernel counts the queue of a Unix socket as allocated. It counts the queue of a TCP socket as queued, and
+        // the packets of this queue that the network interface is sending also as allocated.
         let send_bytes = numbers[SEND_ALLOCATED].max(numbers[SEND_QUEUED]);
         Ok(SocketMemory { send_bytes: send_bytes.into(), receive_bytes: numbers[RECEIVE_ALLOCATED].into() })
     }
