@@ -14,8 +14,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::clock;
 use super::fences::{GROUP_KEYS, Gate, Lane, VerifyFirst};
 #[cfg(feature = "server")]
-use crate::machine_memory::PAGE_LEN_BYTES;
-#[cfg(feature = "server")]
 use super::map::touch;
 use super::neighbors::Side;
 use super::{LookupError, Store, bytes_of, number_of};
@@ -29,6 +27,8 @@ use crate::format::key::{Key, KeyKind, LookupKey};
 #[cfg(feature = "server")]
 use crate::format::record::Record;
 use crate::machine_memory;
+#[cfg(feature = "server")]
+use crate::machine_memory::PAGE_LEN_BYTES;
 
 /// The number of keys that one thread looks up together.
 const BATCH_KEYS: usize = 256;

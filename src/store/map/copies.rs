@@ -9,8 +9,8 @@ use std::time::Duration;
 use memmap2::MmapMut;
 
 use super::{Map, Memory, PART_LEN_BYTES};
-use crate::store::pace::Pace;
 use crate::machine_memory::SHORT_HUGE_PAGE_LEN_BYTES;
+use crate::store::pace::Pace;
 use crate::store::pace::for_each_part;
 use crate::store::sealed;
 

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 
 use super::pages::{huge_len_bytes, touch};
 use super::*;
-use crate::store::pace::Pace;
 use crate::machine_memory::page_len_bytes;
+use crate::store::pace::Pace;
 
 fn file_of(bytes: &[u8]) -> File {
     let file = tempfile::tempfile().unwrap();
