@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::folder::{Folder, proc_path, random_number};
+use crate::folder::{Folder, proc_path, random_number, with_free_name};
 use crate::progress::WithProgress;
 
 /// A file that is being written, in the folder of its final path.
@@ -113,14 +113,8 @@ pub(super) enum PlaceError {
 
 /// Calls `take` with random hidden names until one is not in use. A hidden name contains the process ID, for people.
 fn with_free_hidden_name<T>(take: impl Fn(&str) -> io::Result<T>) -> io::Result<(T, String)> {
-    loop {
-        // The hidden name does not contain the file's own name, which may already have the maximum length.
-        let hidden = format!(".baker.{}.{}.tmp", std::process::id(), random_number());
-        match take(&hidden) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            taken => return Ok((taken?, hidden)),
-        }
-    }
+    // The hidden name does not contain the file's own name, which may already have the maximum length.
+    with_free_name(|| format!(".baker.{}.{}.tmp", std::process::id(), random_number()), take)
 }
 
 /// Creates a file without a name, and checks that it can be linked to a name later.

@@ -584,13 +584,20 @@ impl Drop for NewFile {
     }
 }
 
-/// Calls `take` with random hidden names until one is not in use. Returns the name.
-pub(super) fn with_hidden_name<T>(take: impl Fn(&str) -> io::Result<T>) -> io::Result<(T, String)> {
+fn with_hidden_name<T>(take: impl Fn(&str) -> io::Result<T>) -> io::Result<(T, String)> {
+    with_free_name(|| format!("{PREFIX}{:016x}{:016x}{SUFFIX}", random_number(), random_number()), take)
+}
+
+/// Calls `take` with random names until one is not in use. Returns the name.
+pub fn with_free_name<T>(
+    random_name: impl Fn() -> String,
+    take: impl Fn(&str) -> io::Result<T>,
+) -> io::Result<(T, String)> {
     loop {
-        let hidden = format!("{PREFIX}{:016x}{:016x}{SUFFIX}", random_number(), random_number());
-        match take(&hidden) {
+        let name = random_name();
+        match take(&name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            taken => return Ok((taken?, hidden)),
+            taken => return Ok((taken?, name)),
         }
     }
 }

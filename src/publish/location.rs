@@ -46,13 +46,9 @@ pub(super) struct Location {
 }
 
 impl Location {
-    /// Parses a URL, and creates its folder if it names a local folder that does not exist.
-    pub(super) fn create(text: &str) -> Result<Location, PublishError> {
-        Location::create_with(text, "")
-    }
-
-    /// Does the same. Environment variables whose names have a prefix replace those without it.
-    pub(super) fn create_with(text: &str, variables_prefix: &str) -> Result<Location, PublishError> {
+    /// Parses a URL, and creates its folder if it names a local folder that does not exist. Environment variables whose
+    /// names have a prefix replace those without it.
+    pub(super) fn create(text: &str, variables_prefix: &str) -> Result<Location, PublishError> {
         // Any other text is rejected below.
         if let Some(folder) = text.strip_prefix("file://").filter(|folder| folder.starts_with('/')) {
             Folder::create_all(folder.as_ref()).map_err(PublishError::io(folder.as_ref()))?;
@@ -255,9 +251,9 @@ mod tests {
     fn a_malformed_url_creates_no_folder() {
         let folder = tempfile::tempdir().unwrap();
         let relative = folder.path().strip_prefix("/").unwrap().join("users");
-        assert!(Location::create(&format!("file://{}", relative.display())).is_err());
+        assert!(Location::create(&format!("file://{}", relative.display()), "").is_err());
         assert!(!relative.exists(), "{}", relative.display());
-        Location::create(&format!("file:///{}", relative.display())).unwrap();
+        Location::create(&format!("file:///{}", relative.display()), "").unwrap();
         assert!(folder.path().join("users").is_dir());
     }
 

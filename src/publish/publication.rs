@@ -120,9 +120,7 @@ impl Publication {
     /// # Errors
     /// [`PublishError::Url`], [`PublishError::Io`].
     pub fn create(url: &str) -> Result<Publication, PublishError> {
-        let location = Location::create(url)?;
-        location.check_writable()?;
-        Publication::new(location)
+        Publication::create_with(url, "")
     }
 
     /// Opens a table as [`Publication::create`] does. Environment variables of the store whose names have a prefix,
@@ -131,7 +129,7 @@ impl Publication {
     /// # Errors
     /// [`PublishError::Url`], [`PublishError::Io`].
     pub fn create_with(url: &str, variables_prefix: &str) -> Result<Publication, PublishError> {
-        let location = Location::create_with(url, variables_prefix)?;
+        let location = Location::create(url, variables_prefix)?;
         location.check_writable()?;
         Publication::new(location)
     }

@@ -109,6 +109,15 @@ impl Concurrency {
     }
 }
 
+/// An upload of a verified file.
+struct Upload<'u> {
+    location: &'u Location,
+    job: &'u str,
+    shard: &'u ShardFile,
+    verified: Verified,
+    cancel: &'u Cancel,
+}
+
 /// A verified file that is ready for its upload.
 struct Verified {
     file: Arc<File>,
@@ -125,13 +134,14 @@ pub(super) async fn upload(
     progress: OnProgress<'_>,
 ) -> Result<Entry, PublishError> {
     location.check_writable()?;
-    let verified = verify(shard, cancel, progress)?;
+    let upload = Upload { location, job, shard, verified: verify(shard, cancel, progress)?, cancel };
     let object = match &location.multipart {
-        Some(multipart) => upload_resumable(location, multipart, job, shard, &verified, cancel, progress).await?,
-        None => upload_at_once(location, job, shard, &verified, cancel, progress).await?,
+        Some(multipart) => upload.resumable(multipart, progress).await?,
+        None => upload.at_once(progress).await?,
     };
     // A store or a proxy may have stored other bytes, which otherwise only nodes would notice.
-    read_back(location, &object, &verified, cancel, progress).await?;
+    upload.read_back(&object, progress).await?;
+    let verified = upload.verified;
     if !is_intact(&verified.store) {
         let problem = "was changed during its upload: publish it again, and replace files only by rename".to_owned();
         return Err(PublishError::Corrupt { object: shard.path.display().to_string(), problem });
@@ -219,172 +229,161 @@ fn is_hex(text: &str) -> bool {
     text.len() == DIGITS && text.bytes().all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit))
 }
 
-/// Uploads a file to a store that cannot resume uploads.
-async fn upload_at_once(
-    location: &Location,
-    job: &str,
-    shard: &ShardFile,
-    verified: &Verified,
-    cancel: &Cancel,
-    progress: OnProgress<'_>,
-) -> Result<String, PublishError> {
-    let object = object_name(job, shard, &verified.digest);
-    let fault = location.fault(&object);
-    let mut upload =
-        location.store.put_multipart_opts(&location.path(&object), Default::default()).await.map_err(&fault)?;
-    progress(TransferProgress { stage: Stage::Upload, done_bytes: 0, total_bytes: verified.bytes });
-    for range in Parts::new(verified.bytes, part_len_bytes(verified.bytes)).ranges() {
-        let sent = match check(cancel).and_then(|()| read_part(&verified.file, &shard.path, &range)) {
-            Ok(bytes) => upload.put_part(bytes.into()).await.map_err(&fault),
-            Err(error) => Err(error),
+impl Upload<'_> {
+    fn object_name(&self) -> String {
+        object_name(self.job, self.shard, &self.verified.digest)
+    }
+
+    fn read_part(&self, range: &Range<u64>) -> Result<Vec<u8>, PublishError> {
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let read = self.verified.file.read_exact_at(&mut bytes, range.start);
+        read.map_err(PublishError::io(&self.shard.path))?;
+        Ok(bytes)
+    }
+
+    fn progress(&self, stage: Stage, done_bytes: u64) -> TransferProgress {
+        TransferProgress { stage, done_bytes, total_bytes: self.verified.bytes }
+    }
+
+    /// Uploads the file to a store that cannot resume uploads.
+    async fn at_once(&self, progress: OnProgress<'_>) -> Result<String, PublishError> {
+        let (object, bytes) = (self.object_name(), self.verified.bytes);
+        let (path, fault) = (self.location.path(&object), self.location.fault(&object));
+        let mut upload = self.location.store.put_multipart_opts(&path, Default::default()).await.map_err(&fault)?;
+        progress(self.progress(Stage::Upload, 0));
+        for range in Parts::new(bytes, part_len_bytes(bytes)).ranges() {
+            let sent = match check(self.cancel).and_then(|()| self.read_part(&range)) {
+                Ok(bytes) => upload.put_part(bytes.into()).await.map_err(&fault),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = sent {
+                // The store removes unfinished uploads itself, so a failure changes nothing.
+                let _ = upload.abort().await;
+                return Err(error);
+            }
+            progress(self.progress(Stage::Upload, range.end));
+        }
+        upload.complete().await.map_err(fault)?;
+        Ok(object)
+    }
+
+    /// Uploads the file in parallel parts, and continues an earlier upload of the same file if there is one.
+    async fn resumable(
+        &self,
+        multipart: &Arc<dyn MultipartStore>,
+        progress: OnProgress<'_>,
+    ) -> Result<String, PublishError> {
+        let place = StatePlace::beside(&self.shard.path)?;
+        let resumed = UploadState::read(&place, self);
+        let is_resumed = resumed.is_some();
+        let mut state = match resumed {
+            Some(state) => state,
+            None => UploadState::start(self, multipart).await?,
         };
-        if let Err(error) = sent {
-            // The store removes unfinished uploads itself, so a failure changes nothing.
-            let _ = upload.abort().await;
-            return Err(error);
-        }
-        progress(TransferProgress { stage: Stage::Upload, done_bytes: range.end, total_bytes: verified.bytes });
-    }
-    upload.complete().await.map_err(fault)?;
-    Ok(object)
-}
-
-/// Uploads a file in parallel parts, and continues an earlier upload of the same file if there is one.
-async fn upload_resumable(
-    location: &Location,
-    multipart: &Arc<dyn MultipartStore>,
-    job: &str,
-    shard: &ShardFile,
-    verified: &Verified,
-    cancel: &Cancel,
-    progress: OnProgress<'_>,
-) -> Result<String, PublishError> {
-    let place = StatePlace::beside(&shard.path)?;
-    let resumed = UploadState::read(&place, location, verified);
-    let is_resumed = resumed.is_some();
-    let mut state = match resumed {
-        Some(state) => state,
-        None => UploadState::start(location, multipart, object_name(job, shard, &verified.digest), verified).await?,
-    };
-    match send_parts(location, multipart, shard, verified, &mut state, cancel, progress).await {
-        Ok(()) => {}
-        // The store may have removed the earlier upload. The upload then starts again.
-        Err(PublishError::Store { .. }) if is_resumed && !cancel.is_set() => {
-            state =
-                UploadState::start(location, multipart, object_name(job, shard, &verified.digest), verified).await?;
-            send_parts(location, multipart, shard, verified, &mut state, cancel, progress).await?;
-        }
-        Err(error) => return Err(error),
-    }
-    let _ = place.folder.remove(&place.name);
-    Ok(state.object)
-}
-
-/// Uploads the parts that `state` lacks, and completes the upload.
-async fn send_parts(
-    location: &Location,
-    multipart: &Arc<dyn MultipartStore>,
-    shard: &ShardFile,
-    verified: &Verified,
-    state: &mut UploadState,
-    cancel: &Cancel,
-    progress: OnProgress<'_>,
-) -> Result<(), PublishError> {
-    let (path, id, place) = (location.path(&state.object), state.upload_id.clone(), StatePlace::beside(&shard.path)?);
-    let fault = location.fault(&state.object);
-    let parts = Parts::new(verified.bytes, state.part_len_bytes);
-    let missing: Vec<usize> = (0..parts.count() as usize).filter(|part| !state.parts.contains_key(part)).collect();
-    let mut done_bytes: u64 = state.parts.keys().map(|part| parts.len_bytes(*part as u64)).sum();
-    progress(TransferProgress { stage: Stage::Upload, done_bytes, total_bytes: verified.bytes });
-    let send = |part: usize, attempt: u32| {
-        let (path, id, range) = (path.clone(), id.clone(), parts.range(part as u64));
-        async move {
-            check(cancel)?;
-            if attempt > 0 {
-                back_off(attempt).await;
+        match self.send_parts(multipart, &place, &mut state, progress).await {
+            Ok(()) => {}
+            // The store may have removed the earlier upload. The upload then starts again.
+            Err(PublishError::Store { .. }) if is_resumed && !self.cancel.is_set() => {
+                state = UploadState::start(self, multipart).await?;
+                self.send_parts(multipart, &place, &mut state, progress).await?;
             }
-            let bytes = read_part(&verified.file, &shard.path, &range)?;
-            let sent = multipart.put_part(&path, &id, part, PutPayload::from(bytes));
-            let (started, sent) = (Instant::now(), sent.await);
-            Ok::<_, PublishError>((part, attempt, started.elapsed(), sent))
+            Err(error) => return Err(error),
         }
-    };
-    let mut waiting: VecDeque<(usize, u32)> = missing.into_iter().map(|part| (part, 0)).collect();
-    let mut concurrency = Concurrency::default();
-    let mut sending = FuturesUnordered::new();
-    loop {
-        while sending.len() < concurrency.requests() {
-            let Some((part, attempt)) = waiting.pop_front() else { break };
-            sending.push(send(part, attempt));
-        }
-        let Some(sent) = sending.next().await else { break };
-        match sent? {
-            (part, _, took, Ok(sent)) => {
-                concurrency.adapt(took);
-                done_bytes += parts.len_bytes(part as u64);
-                state.parts.insert(part, sent.content_id);
-                state.write(&place);
-                progress(TransferProgress { stage: Stage::Upload, done_bytes, total_bytes: verified.bytes });
+        let _ = place.folder.remove(&place.name);
+        Ok(state.object)
+    }
+
+    /// Uploads the parts that `state` lacks, and completes the upload.
+    async fn send_parts(
+        &self,
+        multipart: &Arc<dyn MultipartStore>,
+        place: &StatePlace,
+        state: &mut UploadState,
+        progress: OnProgress<'_>,
+    ) -> Result<(), PublishError> {
+        let (path, id) = (self.location.path(&state.object), state.upload_id.clone());
+        let (fault, bytes) = (self.location.fault(&state.object), self.verified.bytes);
+        let parts = Parts::new(bytes, state.part_len_bytes);
+        let missing = (0..parts.count() as usize).filter(|part| !state.parts.contains_key(part));
+        let mut waiting: VecDeque<(usize, u32)> = missing.map(|part| (part, 0)).collect();
+        let mut done_bytes: u64 = state.parts.keys().map(|part| parts.len_bytes(*part as u64)).sum();
+        progress(self.progress(Stage::Upload, done_bytes));
+        let send = |part: usize, attempt: u32| {
+            let (path, id, range) = (path.clone(), id.clone(), parts.range(part as u64));
+            async move {
+                check(self.cancel)?;
+                if attempt > 0 {
+                    back_off(attempt).await;
+                }
+                let sent = multipart.put_part(&path, &id, part, PutPayload::from(self.read_part(&range)?));
+                let (started, sent) = (Instant::now(), sent.await);
+                Ok::<_, PublishError>((part, attempt, started.elapsed(), sent))
             }
-            (_, attempt, _, Err(error)) if attempt + 1 >= ATTEMPTS_MAX => return Err(fault(error)),
-            (part, attempt, took, Err(_)) => {
-                // A failure that comes fast does not show that the link is fast.
-                concurrency.adapt(took.max(Concurrency::FAST));
-                waiting.push_front((part, attempt + 1));
+        };
+        let mut concurrency = Concurrency::default();
+        let mut sending = FuturesUnordered::new();
+        loop {
+            while sending.len() < concurrency.requests() {
+                let Some((part, attempt)) = waiting.pop_front() else { break };
+                sending.push(send(part, attempt));
+            }
+            let Some(sent) = sending.next().await else { break };
+            match sent? {
+                (part, _, took, Ok(sent)) => {
+                    concurrency.adapt(took);
+                    done_bytes += parts.len_bytes(part as u64);
+                    state.parts.insert(part, sent.content_id);
+                    state.write(place);
+                    progress(self.progress(Stage::Upload, done_bytes));
+                }
+                (_, attempt, _, Err(error)) if attempt + 1 >= ATTEMPTS_MAX => return Err(fault(error)),
+                (part, attempt, took, Err(_)) => {
+                    // A failure that comes fast does not show that the link is fast.
+                    concurrency.adapt(took.max(Concurrency::FAST));
+                    waiting.push_front((part, attempt + 1));
+                }
             }
         }
-    }
-    drop(sending);
-    let sent = state.parts.values().map(|content_id| PartId { content_id: content_id.clone() }).collect();
-    let completed = multipart.complete_multipart(&path, &id, sent).await;
-    // The response may be lost. The whole object is read back in any case.
-    match completed {
-        Err(error) if location.len_bytes(&state.object).await.ok().flatten() != Some(verified.bytes) => {
-            Err(fault(error))
+        drop(sending);
+        let sent = state.parts.values().map(|content_id| PartId { content_id: content_id.clone() }).collect();
+        match multipart.complete_multipart(&path, &id, sent).await {
+            // The response may be lost. The whole object is read back in any case.
+            Err(error) if self.location.len_bytes(&state.object).await.ok().flatten() != Some(bytes) => {
+                Err(fault(error))
+            }
+            _ => Ok(()),
         }
-        _ => Ok(()),
     }
-}
 
-async fn read_back(
-    location: &Location,
-    object: &str,
-    verified: &Verified,
-    cancel: &Cancel,
-    progress: OnProgress<'_>,
-) -> Result<(), PublishError> {
-    let corrupt = |problem: String| PublishError::Corrupt { object: location.object_url(object), problem };
-    let found_bytes = location.len_bytes(object).await?.unwrap_or_default();
-    if found_bytes != verified.bytes {
-        return Err(corrupt(format!("the store has {found_bytes} bytes, expected {}: publish again", verified.bytes)));
-    }
-    let compare = |range: Range<u64>| async move {
-        check(cancel)?;
-        let stored = read_range(location, object, range.clone(), cancel).await?;
-        let expected = read_part(&verified.file, object.as_ref(), &range)?;
-        if XxHash3_128::oneshot(&stored) != XxHash3_128::oneshot(&expected) {
-            return Err(corrupt(format!(
-                "the stored bytes {}-{} are not those of the file: publish again",
-                range.start, range.end
-            )));
+    /// Reads the uploaded object back, and compares it with the file.
+    async fn read_back(&self, object: &str, progress: OnProgress<'_>) -> Result<(), PublishError> {
+        let (location, bytes) = (self.location, self.verified.bytes);
+        let corrupt = |problem: String| PublishError::Corrupt { object: location.object_url(object), problem };
+        let found_bytes = location.len_bytes(object).await?.unwrap_or_default();
+        if found_bytes != bytes {
+            return Err(corrupt(format!("the store has {found_bytes} bytes, expected {bytes}: publish again")));
         }
-        Ok(range.end - range.start)
-    };
-    let parts = Parts::new(verified.bytes, part_len_bytes(verified.bytes));
-    let mut compared = stream::iter(parts.ranges().map(compare)).buffer_unordered(REQUESTS_MAX);
-    let mut done_bytes = 0;
-    progress(TransferProgress { stage: Stage::ReadBack, done_bytes, total_bytes: verified.bytes });
-    while let Some(len_bytes) = compared.next().await {
-        done_bytes += len_bytes?;
-        progress(TransferProgress { stage: Stage::ReadBack, done_bytes, total_bytes: verified.bytes });
+        let compare = |range: Range<u64>| async move {
+            check(self.cancel)?;
+            let stored = read_range(location, object, range.clone(), self.cancel).await?;
+            if XxHash3_128::oneshot(&stored) != XxHash3_128::oneshot(&self.read_part(&range)?) {
+                return Err(corrupt(format!(
+                    "the stored bytes {}-{} are not those of the file: publish again",
+                    range.start, range.end
+                )));
+            }
+            Ok(range.end - range.start)
+        };
+        let parts = Parts::new(bytes, part_len_bytes(bytes));
+        let mut compared = stream::iter(parts.ranges().map(compare)).buffer_unordered(REQUESTS_MAX);
+        let mut done_bytes = 0;
+        progress(self.progress(Stage::ReadBack, done_bytes));
+        while let Some(len_bytes) = compared.next().await {
+            done_bytes += len_bytes?;
+            progress(self.progress(Stage::ReadBack, done_bytes));
+        }
+        Ok(())
     }
-    Ok(())
-}
-
-fn read_part(file: &File, path: &Path, range: &Range<u64>) -> Result<Vec<u8>, PublishError> {
-    let mut bytes = vec![0; (range.end - range.start) as usize];
-    file.read_exact_at(&mut bytes, range.start).map_err(PublishError::io(path))?;
-    Ok(bytes)
 }
 
 /// The file with the state of an upload, beside the uploaded file.
@@ -401,12 +400,8 @@ impl StatePlace {
 }
 
 impl UploadState {
-    async fn start(
-        location: &Location,
-        multipart: &Arc<dyn MultipartStore>,
-        object: String,
-        verified: &Verified,
-    ) -> Result<UploadState, PublishError> {
+    async fn start(upload: &Upload<'_>, multipart: &Arc<dyn MultipartStore>) -> Result<UploadState, PublishError> {
+        let (location, verified, object) = (upload.location, &upload.verified, upload.object_name());
         let upload_id = multipart.create_multipart(&location.path(&object)).await.map_err(location.fault(&object))?;
         if upload_id.len() > UPLOAD_ID_LEN_MAX_BYTES {
             let problem = format!(
@@ -428,12 +423,13 @@ impl UploadState {
     }
 
     /// Reads the state of an earlier upload of the same file to the same table. Returns `None` if there is none.
-    fn read(place: &StatePlace, location: &Location, verified: &Verified) -> Option<UploadState> {
+    fn read(place: &StatePlace, upload: &Upload<'_>) -> Option<UploadState> {
+        let verified = &upload.verified;
         let json = place.folder.read(&place.name, STATE_LEN_MAX_BYTES).ok()?;
         let state: UploadState = serde_json::from_slice(&json).ok()?;
         // Other writers to the file's folder must not choose another object, such as a manifest.
         let is_same = is_object_name(&state.object)
-            && state.object_url == location.object_url(&state.object)
+            && state.object_url == upload.location.object_url(&state.object)
             && state.digest == verified.digest
             && state.bytes == verified.bytes
             && state.upload_id.len() <= UPLOAD_ID_LEN_MAX_BYTES

@@ -697,11 +697,6 @@ mod tests {
             other => panic!("{other:?}"),
         }
     }
-}
-
-#[cfg(test)]
-mod buckets_tests {
-    use super::*;
 
     #[test]
     fn buckets_have_the_rows_of_their_parts_in_memory_and_on_disk() {
