@@ -156,6 +156,7 @@ pub(super) fn reduce(
         }
         parts.spilled = merged;
         passes += 1;
+        // Neighbors have keys of different kinds, or span too many lines, so another pass would change nothing.
         if parts.spilled.len() == runs_before {
             break;
         }

@@ -93,6 +93,7 @@ pub(super) fn gather<'b>(
             let (works, parsed) = (works.clone(), parsed.clone());
             spawn(scope, move || parse(context, &works, &parsed, recycled))?;
         }
+        // Only the parsers hold the receiver now, so the feed does not wait for them if all have ended.
         drop(works);
         let rows_read = &rows_read;
         let gatherer = Gatherer::new(context, recycled, scope, stream, rows_read)?;

@@ -46,6 +46,7 @@ pub(super) fn parse(kind: KeyKind, field: &[u8], may_be_header: bool) -> Result<
 
 /// Parses an unsigned 64-bit decimal without leading zeros.
 pub(super) fn canonical_decimal(key: &[u8]) -> Option<u64> {
+    // As numbers, `007` and `7` would be the same key.
     decimal(key).filter(|_| key[0] != b'0' || key.len() == 1)
 }
 

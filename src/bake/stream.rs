@@ -104,6 +104,7 @@ impl<'b> SortedStream<'b> {
         tally.duplicates_dropped += 1;
         match duplicates {
             Duplicates::Last => pending.drop_last(),
+            // With `Error`, the bake fails later, because only then the first duplicate of the whole input is known.
             Duplicates::Error | Duplicates::First => run.drop_first(),
         }
     }

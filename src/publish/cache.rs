@@ -333,7 +333,7 @@ fn manifest_name(number: u64) -> String {
     format!("{number:020}.json")
 }
 
-/// Converts the error of a name in the folder that another user may have taken.
+/// Adds the remedy to the error about a name that another user may have taken.
 fn unusable(folder: &Folder, name: &OsStr, error: io::Error) -> PublishError {
     let path = folder.path().join(name);
     let error = match error.kind() {

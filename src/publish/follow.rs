@@ -42,7 +42,7 @@ const STATUSES_AT_ONCE: usize = 16;
 /// How long a follower that stops waits for a transfer and a swap in progress, which it cancels.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
-/// Serves the file at a path, which has the rows of a generation. Returns why the file is not served as the error.
+/// Serves the file at a path, which has the rows of a generation. The error states why the file is rejected.
 type Serve = Box<dyn FnMut(&std::path::Path, &Manifest) -> Result<(), String> + Send>;
 
 /// Observes the downloads of a follower.
@@ -152,10 +152,10 @@ impl Follower {
         self.control.clone()
     }
 
-    /// Sets the function that serves generations: it receives the path of a file that was verified, and its manifest,
-    /// and returns why the file is not served as the error. The manifest's list of allowed changes has all changes from
-    /// the served generation that publishers have allowed. The function may block: the node continues to follow the
-    /// table meanwhile.
+    /// Sets the function that serves generations: it receives the path of a verified file and its manifest, and rejects
+    /// the file with an error that states the reason. The manifest's list of allowed changes has all changes from the
+    /// served generation that publishers have allowed. The function may block: the node continues to follow the table
+    /// meanwhile.
     pub fn serve_with(
         &mut self,
         serve: impl FnMut(&std::path::Path, &Manifest) -> Result<(), String> + Send + 'static,

@@ -36,7 +36,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Checks a generation. Returns the quota that it exceeds as the error.
+    /// Checks a generation. The error states the exceeded quota.
     fn check(&self, rows: u64, bytes: u64) -> Result<(), String> {
         for (name, found, max) in [("rows", rows, self.max_rows), ("bytes", bytes, self.max_bytes)] {
             if let Some(max) = max.filter(|max| found > *max) {

@@ -309,7 +309,7 @@ impl Manifest {
 /// The maximum number of gaps and overlaps that an error names.
 const PROBLEMS_MAX: usize = 4;
 
-/// Checks that ranges cover every slot exactly once. Returns the first gaps and overlaps as the error.
+/// Checks that ranges cover every slot exactly once. The error states the first gaps and overlaps.
 pub(super) fn check_coverage(ranges: impl Iterator<Item = SlotRange>) -> Result<(), String> {
     let mut ranges: Vec<SlotRange> = ranges.collect();
     if let Some(range) = ranges.iter().find(|range| !range.is_valid()) {

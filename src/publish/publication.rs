@@ -635,8 +635,8 @@ impl Location {
         Ok(self.numbers_after(series, newest).await?.last().copied().unwrap_or(newest))
     }
 
-    /// Does what [`Location::highest`] does. If the store cannot be listed, for example without the permission, gaps
-    /// stay unnoticed.
+    /// Returns the same as [`Location::highest`], but ignores gaps if the store cannot be listed, for example without
+    /// the permission.
     pub(super) async fn highest_if_listed(&self, series: Series, known: u64) -> Result<u64, PublishError> {
         let newest = self.newest(series, known).await?;
         match timeout(LIST_MAX, self.numbers_after(series, newest)).await {

@@ -75,6 +75,7 @@ impl Tournament {
     #[inline]
     fn precedes(&self, sources: &[SortedRows<'_>], a: u32, b: u32) -> bool {
         let (a, b) = (a as usize, b as usize);
+        // Most heads differ, so most matches read no row.
         match (self.heads[a], self.heads[b]) {
             (Some(head_a), Some(head_b)) if head_a != head_b => head_a < head_b,
             (Some(_), Some(_)) => (sources[a].key(), sources[a].rank) < (sources[b].key(), sources[b].rank),

@@ -118,6 +118,7 @@ impl SortedRun {
         let mut refs = std::mem::take(&mut self.refs);
         let rows_before = refs.len();
         if duplicates == Duplicates::Error {
+            // The error names the pair whose second row comes first in the input, so every pair is noted.
             for pair in refs.windows(2).filter(|pair| self.same_key(pair[0], pair[1])) {
                 let (first, later) = (self.origin(pair[0]), self.origin(pair[1]));
                 tally.note(|| Duplicate::new(self.key(pair[0]), first, later), later);

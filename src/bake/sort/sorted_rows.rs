@@ -241,6 +241,7 @@ impl BlockRows {
         self.consume(read_len_bytes);
         while self.left_bytes > 0 {
             let decoded = HeldRow::decode(self.kind, self.reader.rest(), self.align_bytes);
+            // A forged length may reach beyond the range.
             let fits = |(_, len_bytes): &(HeldRow<'_>, usize)| *len_bytes as u64 <= self.left_bytes;
             let Some((row, len_bytes)) = decoded.filter(fits) else {
                 if self.reader.fill()? {

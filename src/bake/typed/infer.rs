@@ -28,7 +28,7 @@ const LISTS: std::ops::Range<usize> = 6..8;
 /// The largest integer up to which all integers are 64-bit floats.
 const F64_INTEGER_MAX: u64 = 1 << 53;
 
-/// The types that all values of a column so far have.
+/// The types that fit all values of a column so far.
 #[derive(Clone, Debug)]
 pub(in crate::bake) struct Inference {
     fits: [bool; CANDIDATES.len()],

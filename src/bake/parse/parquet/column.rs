@@ -172,6 +172,7 @@ impl ColumnType {
             None => def_levels.as_ref().map_or(rows, Vec::len),
         };
         let lens = rep_levels.as_ref().map(Vec::len).zip(def_levels.as_ref().map(Vec::len));
+        // A damaged file can have fewer values than its metadata states.
         if found_rows != rows
             || row_levels != rows
             || lens.is_some_and(|(rep, def)| rep != def)
