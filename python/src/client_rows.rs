@@ -8,6 +8,7 @@ use std::vec;
 use pyo3::prelude::*;
 use zero_kv::client::{KeyRange, Row};
 
+use crate::connection::call;
 use crate::connection_pool::ConnectionPool;
 use crate::convert::{key_object, lookup_key, range_kind, row_tuple};
 use crate::errors::KeyKind;
@@ -60,7 +61,7 @@ impl ClientRows {
         if *part == RowPart::Keys {
             // Without `range`, all keys are selected.
             let Some(key) = lookup_key(item, *is_strict)? else { return Ok(false) };
-            let found = pool.call_with_kind(item.py(), Some(key.kind()), |client| client.contains_many(&[key]));
+            let found = pool.call_with_kind(item.py(), Some(key.kind()), |client| call!(client, contains_many(&[key])));
             return match found {
                 Err(error) if !is_strict && error.is_instance_of::<KeyKind>(item.py()) => Ok(false),
                 found => Ok(found? == [true]),

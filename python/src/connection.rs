@@ -4,12 +4,10 @@
 
 use std::sync::Arc;
 
+use zero_kv::Key;
 use zero_kv::client::request::{Ceiling, FirstRow, Floor, GetPage, LastRow};
-use zero_kv::client::{
-    Client, ClientError, ClusterClient, KeyRange, NearestRow, OwnedKey, ProjectedRows, Row, RowsOrValues,
-};
+use zero_kv::client::{Client, ClientError, ClusterClient, KeyRange, NearestRow, OwnedKey, ProjectedRows, Row};
 use zero_kv::typed::Schema;
-use zero_kv::{Key, KeyKind};
 
 use crate::neighbors::{Nearest, Neighbor, RowSchemas};
 
@@ -31,11 +29,12 @@ pub(crate) struct Page {
 macro_rules! call {
     ($connection:expr, $method:ident($($argument:expr),*)) => {
         match $connection {
-            Connection::Server(client) => client.$method($($argument),*),
-            Connection::Cluster(client) => client.$method($($argument),*),
+            $crate::connection::Connection::Server(client) => client.$method($($argument),*),
+            $crate::connection::Connection::Cluster(client) => client.$method($($argument),*),
         }
     };
 }
+pub(crate) use call;
 
 impl Connection {
     /// Returns the client of a server, for requests that a cluster does not answer.
@@ -52,10 +51,6 @@ impl Connection {
             Connection::Cluster(client) => client,
             Connection::Server(_) => unreachable!("the class ClusterClient connects to a cluster"),
         }
-    }
-
-    pub(crate) fn key_kind(&mut self) -> Result<KeyKind, ClientError> {
-        call!(self, key_kind())
     }
 
     pub(crate) fn schema(&mut self) -> Result<Option<Arc<Schema>>, ClientError> {
@@ -81,29 +76,12 @@ impl Connection {
         }
     }
 
-    pub(crate) fn rows_or_values(&mut self, keys: &[Key<'_>]) -> Result<RowsOrValues, ClientError> {
-        call!(self, get_rows_or_values(keys))
-    }
-
     /// Returns the rows of the columns with these names, or of all columns.
     pub(crate) fn columns(&mut self, keys: &[Key<'_>], names: Option<&[&str]>) -> Result<ProjectedRows, ClientError> {
         match names {
             None => call!(self, get_rows(keys)),
             Some(names) => call!(self, get_projected(keys, names)),
         }
-    }
-
-    pub(crate) fn contains_many(&mut self, keys: &[Key<'_>]) -> Result<Vec<bool>, ClientError> {
-        call!(self, contains_many(keys))
-    }
-
-    /// Returns the number of keys in a range.
-    pub(crate) fn count(&mut self, range: &KeyRange) -> Result<u64, ClientError> {
-        call!(self, count(range.bounds()))
-    }
-
-    pub(crate) fn count_prefix(&mut self, prefix: &[u8]) -> Result<u64, ClientError> {
-        call!(self, count_prefix(prefix))
     }
 
     pub(crate) fn first(&mut self) -> Result<Nearest, ClientError> {

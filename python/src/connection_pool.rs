@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use zero_kv::client::ClientError;
 use zero_kv::{KeyKind, LookupError};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, call};
 use crate::errors::{Closed, client_exception, lookup_exception};
 use crate::interrupt;
 
@@ -96,7 +96,7 @@ impl ConnectionPool {
             let result = call(&mut client);
             // The protocol has one error for all problems of a key.
             let held = match (&result, asked) {
-                (Err(ClientError::Server { .. }), Some(_)) => client.key_kind().ok(),
+                (Err(ClientError::Server { .. }), Some(_)) => call!(&mut client, key_kind()).ok(),
                 _ => None,
             };
             Ok((result, held, client))

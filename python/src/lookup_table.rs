@@ -18,7 +18,7 @@ use zero_kv::{Key, KeyKind, LookupError, MappedStore};
 
 use crate::client_rows::ClientRows;
 use crate::columns::{self, ColumnUse, Wanted, look_up_in_table};
-use crate::connection::Connection;
+use crate::connection::{Connection, call};
 use crate::connection_pool::ConnectionPool;
 use crate::convert::{
     key_from, kind_name, lookup_key, missing_key, optional_row, prefix_from, range_between, range_kind,
@@ -171,7 +171,7 @@ impl LookupTable {
                 found?.flatten().transpose()
             }
             Source::Remote(pool) => {
-                let found = self.request(pool, key, |connection, key| connection.rows_or_values(&[key]))?;
+                let found = self.request(pool, key, |connection, key| call!(connection, get_rows_or_values(&[key])))?;
                 let Some((values, schema)) = found.map(Values::received) else { return Ok(None) };
                 values.slices()[0].map(|value| value_object(py, schema.as_ref(), value)).transpose()
             }
@@ -199,7 +199,7 @@ impl LookupTable {
     pub(crate) fn possible_keys<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<PossibleKeys<'py>> {
         PossibleKeys::from_object(keys, self.is_strict, || match &self.source {
             Source::Local(table) => Ok(table.version(keys.py())?.key_kind()),
-            Source::Remote(pool) => pool.call(keys.py(), Connection::key_kind),
+            Source::Remote(pool) => pool.call(keys.py(), |client| call!(client, key_kind())),
         })
     }
 
@@ -457,7 +457,7 @@ impl LookupTable {
         let found = match &self.source {
             Source::Local(table) => self.look_up(table, key, |table, key| table.contains(key))?,
             Source::Remote(pool) => {
-                let found = self.request(pool, key, |connection, key| connection.contains_many(&[key]))?;
+                let found = self.request(pool, key, |connection, key| call!(connection, contains_many(&[key])))?;
                 found.map(|found| found == [true])
             }
         };
@@ -473,7 +473,9 @@ impl LookupTable {
         let (py, keys) = (keys.py(), self.possible_keys(keys)?);
         let found = match &self.source {
             Source::Local(table) => contains_many(py, &*table.version(py)?, &keys.batch),
-            Source::Remote(pool) => call_with_keys(pool, py, &keys.batch, Connection::contains_many),
+            Source::Remote(pool) => {
+                call_with_keys(pool, py, &keys.batch, |client, keys| call!(client, contains_many(keys)))
+            }
         };
         let found = self.missing_if_other_kind(py, found)?.unwrap_or_else(|| vec![false; keys.batch.len()]);
         let found = with_impossible(found.into_iter().map(Some).collect(), keys.is_possible());
@@ -608,7 +610,9 @@ impl LookupTable {
                 let count = table.version(py)?.count(range.bounds()).map_err(lookup_exception)?;
                 Ok(count as u64)
             }
-            Source::Remote(pool) => pool.call_with_kind(py, range_kind(&range), |client| client.count(&range)),
+            Source::Remote(pool) => {
+                pool.call_with_kind(py, range_kind(&range), |client| call!(client, count(range.bounds())))
+            }
         }
     }
 
@@ -617,7 +621,9 @@ impl LookupTable {
         let (py, prefix) = (prefix.py(), prefix_from(prefix)?);
         match &self.source {
             Source::Local(table) => Ok(table.version(py)?.prefix(prefix).map_err(lookup_exception)?.len() as u64),
-            Source::Remote(pool) => pool.call_with_kind(py, Some(KeyKind::Bytes), |client| client.count_prefix(prefix)),
+            Source::Remote(pool) => {
+                pool.call_with_kind(py, Some(KeyKind::Bytes), |client| call!(client, count_prefix(prefix)))
+            }
         }
     }
 
@@ -752,7 +758,7 @@ fn request_rows_or_values<'t>(
     pool.check_open()?;
     let mut found = Vec::new();
     for part in keys.keys()?.chunks(SIGNALS_EVERY_KEYS) {
-        let received = pool.call_with_kind(py, Some(keys.kind()), |client| client.rows_or_values(part))?;
+        let received = pool.call_with_kind(py, Some(keys.kind()), |client| call!(client, get_rows_or_values(part)))?;
         found.push(Values::received(received));
         py.check_signals()?;
     }
