@@ -53,7 +53,7 @@ fn generate(_: Command, _: &MoreCompletions, _: &std::path::Path) -> io::Result<
     Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without the feature full"))
 }
 
-/// Code of shells that completes what the definition of a command line does not contain.
+/// Shell code for completions that do not follow from the definition of a command line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MoreCompletions {
     /// Follows the generated code for bash.

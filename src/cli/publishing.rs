@@ -27,8 +27,8 @@ pub struct NewGeneration {
 
 impl NewGeneration {
     /// Opens the table at a URL, reads the canaries, and checks that the expected parent is the newest generation.
-    /// `allow` has the changes from the preceding generation that are allowed. `print_warning` prints what the
-    /// publisher should know but what is not an error.
+    /// `allow` has the changes from the preceding generation that are allowed. `print_warning` prints
+    /// warnings.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -53,11 +53,11 @@ impl NewGeneration {
         self.publication.take_warnings().iter().for_each(|warning| (self.print_warning)(warning));
     }
 
-    /// Returns what a canceled publication has left, and how to continue.
+    /// Returns the message of a canceled publication, with how to continue.
     pub fn canceled(&self) -> &'static str {
         match self.publication.resumes_uploads() {
-            true => "canceled: readers see nothing of it: repeat the command to continue the upload",
-            false => "canceled: readers see nothing of it: repeat the command to start again",
+            true => "canceled: readers see no new generation: repeat the command to continue the upload",
+            false => "canceled: readers see no new generation: repeat the command to start again",
         }
     }
 

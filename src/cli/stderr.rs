@@ -4,9 +4,8 @@ use std::fmt::{self, Display};
 
 use indicatif::ProgressBar;
 
-/// Displays an error with its causes. Messages of the library contain the messages of their causes, which a program
-/// that logs [`source`](std::error::Error::source) sees twice; here, a cause that the line already contains is left
-/// out.
+/// Displays an error with its causes. Messages of the library already contain the messages of their causes, so causes
+/// that the line contains are left out.
 pub struct WithCauses<'e>(pub &'e anyhow::Error);
 
 impl Display for WithCauses<'_> {

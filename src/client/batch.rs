@@ -32,7 +32,7 @@ pub(super) struct Batch<E, V> {
     error: Option<RequestError>,
 }
 
-/// Requests around those of a batch, whose responses show whether one table has answered all of them. After a
+/// Requests before and after a batch, whose responses show whether one table answered the whole batch. After a
 /// reconnect, a batch with guards starts again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guards {
@@ -92,8 +92,7 @@ where
 }
 
 /// Creates a batch of `len` requests for one operation, between guards. `visit_guard` gets the responses to the guards,
-/// with the position of the guard among all guards. After a reconnect, both visitors get the responses from the first
-/// on again.
+/// with the position of the guard among all guards. After a reconnect, both visitors get all responses again.
 pub(super) fn between<R: TypedRequest>(
     guards: Guards,
     op: Op,

@@ -48,8 +48,8 @@ const CONNECTIONS_MAX: usize = 512;
 pub struct ClusterOptions {
     /// The options of the connections to nodes. The number of retries does not matter, because a call is sent to
     /// another node instead. [`Options::call_timeout`] is the maximum time of each request to one node. After this
-    /// time, a call that all nodes of a slot have failed to answer is not attempted again, and after twice this time, a
-    /// call ends, whatever its nodes do.
+    /// time, a call is not attempted again if all nodes of a slot have failed. After twice this time, it ends in any
+    /// case.
     pub client: Options,
     /// Whether requests are sent to replicas first. Without it, requests are sent to a replica only if the primary
     /// cannot be reached.
@@ -118,8 +118,8 @@ impl ClusterClient {
         &self.routes.topology
     }
 
-    /// Returns the end of a call that starts now. Each request to a node has the whole time-out of a request as long as
-    /// no node has used up its time, so that a slow node answers, and there is time for another node if it does not.
+    /// Returns the end of a call that starts now: after two time-outs, so that a slow node gets a whole one, and
+    /// another node gets the other if the first does not answer.
     fn deadline(&self) -> Deadline {
         Deadline::after(self.options.client.call_timeout.map(|timeout| timeout.saturating_mul(2)))
     }
@@ -286,8 +286,8 @@ impl ClusterClient {
         }
     }
 
-    /// Removes the nodes of a pending slot from the nodes to avoid if all of them are avoided. Returns whether there is
-    /// a pending slot with only such nodes.
+    /// If all nodes of a pending slot are avoided, tries them again. Returns whether a pending slot had only avoided
+    /// nodes.
     fn retry_failed_nodes<X>(&self, pending: &[(u16, X)], avoided: &mut HashSet<Address>) -> bool {
         let primaries: HashSet<u16> = pending.iter().map(|(slot, _)| self.routes.owner(*slot)).collect();
         let mut have_all_failed = false;
@@ -359,9 +359,9 @@ impl ClusterClient {
         address.tcp().is_some_and(|tcp| tcp.tls) && !self.seeds.contains(address)
     }
 
-    /// Reads the topology from the first node that can be reached. Nodes of `first` are asked first, then the nodes
-    /// that the client is connected to, the other nodes of the topology, and the seeds. Other nodes of `avoided` are
-    /// not asked. An older topology than the current one is ignored. Ends at the deadline.
+    /// Reads the topology from the first node that can be reached. Nodes of `first` come first, then the nodes that the
+    /// client is connected to, the other nodes of the topology, and the seeds. Other nodes of `avoided` are skipped. An
+    /// older topology than the current one is ignored. Ends at the deadline.
     fn learn(&mut self, first: &[Address], avoided: &HashSet<Address>, deadline: Deadline) -> Result<(), ClientError> {
         let mut connected: Vec<Address> = first.to_vec();
         connected.extend(self.connections.keys().filter(|address| !avoided.contains(address)).cloned());
@@ -399,8 +399,7 @@ impl ClusterClient {
         Err(reported.unwrap_or_else(no_seeds))
     }
 
-    /// Closes the connections to servers that are neither nodes of the topology nor seeds. They may have an old
-    /// topology.
+    /// Closes the connections to servers that are neither nodes nor seeds, because they may have an old topology.
     fn close_other_connections(&mut self) {
         let kept: HashSet<&Address> = self.routes.addresses().iter().chain(&self.seeds).collect();
         self.connections.retain(|address, _| kept.contains(address));
@@ -455,7 +454,7 @@ struct Task<X> {
     address: Address,
     items: Vec<(u16, X)>,
     client: Option<Client>,
-    /// Whether another node can be asked if this one does not answer.
+    /// Whether another node has the same slots.
     has_others: bool,
 }
 
@@ -563,7 +562,7 @@ impl ClusterClient {
             }
             let mut parts: Vec<Part<T>> = Vec::new();
             self.answer_keys(keys, deadline, &call, |positions, result| parts.push((positions.collect(), result)))?;
-            // Without keys, a node is asked for the columns of the result.
+            // Without keys, one node returns the columns of the result.
             if keys.is_empty() {
                 self.answer_all(
                     vec![(0, ())],
@@ -600,7 +599,7 @@ impl Routes {
         Routes { topology, owners: Box::default(), addresses: Box::default(), readable: Box::default() }
     }
 
-    /// Parses a topology. The user and the encryption of the connections to all nodes are those of `seed`.
+    /// Parses a topology. Connections to all nodes use the user and the encryption of `seed`.
     pub(super) fn parse(json: &str, seed: Option<&TcpAddress>) -> Result<Routes, TopologyError> {
         let topology = Topology::parse(json.as_bytes())?;
         let address = |node: &TopologyNode| {
@@ -646,7 +645,7 @@ impl Routes {
         &self.addresses[usize::from(node)]
     }
 
-    /// Returns a primary, and its replicas that clients may read from.
+    /// Returns a primary and its readable replicas.
     pub(super) fn readable(&self, primary: u16) -> impl Iterator<Item = u16> + '_ {
         self.readable[usize::from(primary)].iter().copied()
     }

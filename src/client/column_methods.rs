@@ -2,7 +2,7 @@
 //!
 //! In: keys, and names of columns. Out: rows of these columns. A client selects columns once for each connection. If
 //! the server has replaced its table by a table with another schema, the client requests the schema, selects the
-//! columns again, and repeats the requests that the new table has answered. The macro expands as in
+//! columns again, and repeats the requests that the new table answered. The macro expands as in
 //! [`methods`](super::methods).
 
 use std::sync::Arc;
@@ -164,8 +164,8 @@ macro_rules! impl_column_methods {
                 Ok((outputs, schema))
             }
 
-            /// Sends a batch of requests, and returns the schema of the table that has answered all of them. If there
-            /// were several tables, sends all requests again. `visit` then gets the responses from the first on again,
+            /// Sends a batch of requests, and returns the schema of the table that answered all of them. If there
+            /// were several tables, sends all requests again. `visit` then gets all responses again,
             /// as after a reconnect.
             $($async)? fn exchange_with_table<R: TypedRequest>(
                 &mut self,

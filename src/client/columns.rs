@@ -14,15 +14,15 @@ use crate::protocol::reader::Response;
 use crate::protocol::response::Violation;
 use crate::typed::{ColumnBuffers, ColumnError, MatrixNumber, MatrixPlan, OwnedRow, Projection, Schema, TypedRow};
 
-/// How often a call repeats requests because the server replaced its table.
+/// Maximum number of repetitions of a call because the server replaced its table.
 pub(super) const TABLE_CHANGES_MAX: u32 = 10;
 /// The maximum number of requests that must be answered from one table. A call with more requests sends them in several
 /// batches, so that it succeeds even if the server replaces its table every second.
 pub(super) const BATCH_LEN_MAX: usize = 1 << 16;
-/// The requests around those of a batch that must be answered from one table, whose schema is needed.
+/// The guards of a batch that one table must answer: they also request its schema.
 pub(super) const TABLE_GUARDS: Guards = Guards { before: &[Op::Generation, Op::Schema], after: Op::Generation };
 
-/// What the server has sent for [`TABLE_GUARDS`].
+/// The responses to [`TABLE_GUARDS`].
 #[derive(Default)]
 pub(super) struct TableFound {
     generations: [u64; 2],
@@ -45,7 +45,7 @@ pub(super) struct SelectedColumns {
     received: Projection,
 }
 
-/// What a client knows about the table's columns. The table may have been replaced since.
+/// The last known columns of the table, which the server may have replaced since.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ColumnsCache {
     schema: Option<Arc<Schema>>,
@@ -78,7 +78,7 @@ pub struct ProjectedRows {
     places: Vec<Place>,
 }
 
-/// What the keys of a table have: rows of columns, or values.
+/// The results for keys: rows of a typed table, or values.
 #[derive(Clone, Debug)]
 pub enum RowsOrValues {
     /// The rows of a typed table.
@@ -106,7 +106,7 @@ impl TableFound {
         Ok(())
     }
 
-    /// Returns the schema of the table that has answered the whole batch, or `Some(None)` if it has no schema. Returns
+    /// Returns the schema of the table that answered the whole batch, or `Some(None)` if it has no schema. Returns
     /// `None` if the server replaced its table in between.
     pub(super) fn schema(self) -> Option<Option<Schema>> {
         (self.generations[0] == self.generations[1]).then_some(self.schema)
@@ -114,7 +114,7 @@ impl TableFound {
 }
 
 impl ReceivedValues {
-    /// Stores the value of the key at a position, and forgets those of later keys.
+    /// Stores the value of the key at a position, and drops the values of later keys.
     pub(super) fn set(&mut self, position: usize, value: Option<&[u8]>) {
         if position < self.ranges.len() {
             self.ranges.truncate(position);

@@ -135,7 +135,7 @@ macro_rules! impl_client {
                 self.call(Exists::new(key)?)$($await)*
             }
 
-            /// Returns one result for each of many keys, in the order of the keys: whether the table has the key.
+            /// Returns whether the table has each of many keys, in the order of the keys.
             /// Requests are pipelined as in [`Self::get_many`].
             ///
             /// # Errors
@@ -473,8 +473,8 @@ macro_rules! impl_client {
                 batch: &mut Batch<E, V>,
                 deadline: Deadline,
             ) -> Result<(), ClientError> {
-                // Taken out until the batch is complete: a connection with a response in flight must never serve a later
-                // call, even if this call panics or its future is dropped.
+                // Taken out until the batch is complete: a connection with a response in flight must never serve a
+                // later call, even if this call panics or its future is dropped.
                 let mut connection = match self.connection.take() {
                     Some(connection) => connection,
                     None => self.open_connection(deadline)$($await)*?,

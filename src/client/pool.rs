@@ -173,7 +173,7 @@ struct SharedPool<C: PoolMember> {
 }
 
 struct PoolState<C: PoolMember> {
-    /// The unused clients. The client that was returned last is lent first.
+    /// The unused clients. The most recently returned client is lent first.
     idle: Vec<C>,
     /// The number of clients that the pool may still create.
     vacant: usize,
@@ -260,7 +260,7 @@ impl<C: PoolMember> SharedPool<C> {
 }
 
 impl<C: PoolMember> Waiter<C> {
-    /// Sends a client to the waiter. Returns the client as the error if the waiter has given up.
+    /// Sends a client to the waiter. The error is the client if the waiter has given up.
     fn send(self, client: Pooled<C>) -> Result<(), Pooled<C>> {
         match self {
             Waiter::Thread(sender) => sender.send(client).map_err(|error| error.0),

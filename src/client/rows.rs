@@ -67,7 +67,7 @@ impl ClientRows<'_, AsyncClient> {
     }
 }
 
-/// The remaining rows of a range, which the iterator has not returned yet.
+/// The rows of a range that the iterator has not returned yet.
 #[derive(Debug)]
 pub(super) struct RangeCursor {
     /// The part of the range that has not been received yet, between the pages `front` and `back`. `None` if all rows

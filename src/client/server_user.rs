@@ -93,8 +93,8 @@ fn problem_if_named(named: &str, uid: u32, own_uid: u32) -> Option<String> {
 fn problem_if_unnamed(path: &Path, uid: u32, own_uid: u32) -> Option<String> {
     if is_ambiguous(uid) {
         return Some(format!(
-            "the server's user has no number in this user namespace, and is reported as {uid} like all such users: \
-             share the server's user namespace, or accept every such user with {} {uid} or {VARIABLE}",
+            "the server's user has no number in this user namespace, and is reported as {uid} like all unmapped \
+             users: share the server's user namespace, or accept all unmapped users with {} {uid} or {VARIABLE}",
             Setting::ServerUser
         ));
     }

@@ -266,7 +266,7 @@ impl Pipeline {
     }
 }
 
-/// The reason why requests could not be sent, or responses could not be received.
+/// A failure to send requests or to receive responses.
 #[derive(Debug)]
 pub(super) enum TransferError {
     TimedOut(Phase),

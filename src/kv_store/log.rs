@@ -131,7 +131,7 @@ fn retained<S: Subscriber + for<'a> LookupSpan<'a>>(queue: &LogQueue) -> impl La
     layer.with_writer(move || LineWriter(retain.clone())).with_filter(LevelFilter::WARN)
 }
 
-/// Installs a panic hook that prints what the standard library's hook prints, but to the log.
+/// Installs a panic hook that logs the text of the standard library's hook.
 fn report_panics(queue: LogQueue) {
     panic::set_hook(Box::new(move |info| queue.push(panic_text(info, &Backtrace::capture()).as_bytes())));
 }

@@ -259,7 +259,7 @@ mod following {
     }
 
     impl Serving {
-        /// Serves the file at a path. Returns why it is not served as the error.
+        /// Serves the file at a path. The error says why it cannot be served.
         fn serve(&mut self, path: &Path, manifest: &Manifest) -> Result<(), String> {
             let slots = self.file_slots();
             let table = MappedStore::open(path).map_err(|error| error.to_string())?;
@@ -289,7 +289,7 @@ mod following {
             self.cluster.as_ref().map_or_else(|| self.slots.clone(), |node| (*node.file_slots()).clone())
         }
 
-        /// Returns the rules for a generation: those of the server, without those that its publisher has lifted.
+        /// Returns the server's rules without the rules that the publisher of the generation has lifted.
         fn rules(&self, manifest: &Manifest) -> ReplaceRules {
             let mut rules = self.config.replace.clone();
             for change in manifest.allowed.iter().filter_map(|name| Change::from_name(name)) {
@@ -384,7 +384,7 @@ mod following {
                     format!("published generation {number} is prepared, and waits for the rollout")
                 }
                 Ok(Polled::Waiting(number)) => {
-                    return Err(format!("published generation {number} failed, and is tried again later"));
+                    return Err(format!("published generation {number} failed, and is retried later"));
                 }
                 Ok(Polled::Unassigned) => "the topology assigns no slots to this node".to_owned(),
                 Ok(Polled::Empty) => "the published table has no generation".to_owned(),

@@ -74,8 +74,7 @@ fn note_origin(given: &Given) {
     let _ = writeln!(io::stderr(), "note: --{} is set in {}", given.name, Printable(from));
 }
 
-/// Returns the options that the command line lacks and another source has. Returns what is wrong with a source as the
-/// error.
+/// Returns the options that another source has and the command line lacks. The error describes a faulty source.
 fn collect(command_line: &[OsString], variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Vec<Given>, String> {
     let command = command();
     // Errors are reported later, when all options are known.

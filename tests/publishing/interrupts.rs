@@ -69,7 +69,7 @@ pub(crate) fn an_interrupted_publication_is_complete_or_invisible(store: &Store)
         let after = store.objects("manifests");
         if after == before {
             assert_eq!((ran.output.status.signal(), &*ran.out), (Some(signal.as_raw()), ""), "{ran:?}");
-            assert!(ran.err.contains("zkv: canceled: readers see nothing of it: repeat the command"), "{ran:?}");
+            assert!(ran.err.contains("zkv: canceled: readers see no new generation: repeat the command"), "{ran:?}");
         } else {
             // The signal arrived after the commit.
             assert!(ran.out.contains(&format!(": generation {}: ", after.len())), "{ran:?}");

@@ -202,7 +202,7 @@ pub(crate) fn too_few_ready_nodes_are_reported_after_the_time() {
     // A number also means nodes that have not reported yet.
     let ran = rollout(&store, &["--barrier", "--ready", "9", "--timeout", "500ms"]);
     assert_eq!(ran.output.status.code(), Some(1), "{ran:?}");
-    assert!(ran.err.contains("--ready expects 9 nodes, found 2 that have reported: waiting for more"), "{ran:?}");
+    assert!(ran.err.contains("--ready expects 9 nodes, but only 2 have reported: waiting for more"), "{ran:?}");
     assert_eq!(a.serving(), 1);
     // Half of the nodes is enough, but the command waits until all nodes serve.
     let report = rollout(&store, &["--barrier", "--ready", "50%", "--timeout", "5s", "--json"]);

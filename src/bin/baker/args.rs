@@ -421,8 +421,8 @@ impl BakeArgs {
         options.slots = self.slots.slots;
         if options.slots.is_some() && rows.keys == Some(Keys::Auto) && input.base.is_none() {
             return Err(usage_error(
-                "with --slots, give --keys u64 or --keys bytes: the rows of these slots do not decide which keys the \
-                 whole table has",
+                "with --slots, give --keys u64 or --keys bytes: the rows of these slots do not show the kind of all \
+                 keys",
             ));
         }
         self.output.fill(options);

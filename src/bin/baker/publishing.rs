@@ -52,7 +52,7 @@ mod with_store {
             let published = generation.publish(&files, cancel, &display);
             let published = published.map_err(|error| match error {
                 PublishError::Canceled => {
-                    anyhow!("canceled: readers see nothing of it: publish the file with zkv publish")
+                    anyhow!("canceled: readers see no new generation: publish the file with zkv publish")
                 }
                 error => NewGeneration::explain(error),
             });

@@ -109,7 +109,7 @@ fn measure(
     })
 }
 
-/// Looks up batches until the measurement time is over. `thread_index` determines the first key. The thread first waits
+/// Looks up batches until the end of the measurement. `thread_index` determines the first key. The thread first waits
 /// for the value of `all_threads_exist`. If the value is false, the thread ends without a lookup.
 fn run_thread(
     table: &mut dyn Table,

@@ -105,8 +105,8 @@ const ERROR_MAX_CHARS: usize = 4096;
 
 pub(crate) type Report = PrintableWriter<io::StdoutLock<'static>>;
 
-/// Calls `write` with standard output, and flushes standard output. Everything except line ends is printable, whatever
-/// names and messages the report contains. A pipe that its reader closed is not an error.
+/// Calls `write` with standard output, and flushes standard output. All names and messages are made
+/// printable. A pipe that its reader closed is not an error.
 pub(crate) fn print(write: impl FnOnce(&mut Report) -> io::Result<()>) -> anyhow::Result<()> {
     print_while_read(write).map(drop)
 }

@@ -1,11 +1,10 @@
 //! Ordered lookups in a cluster.
 //!
-//! In: keys and ranges. Out: the nearest rows, numbers of keys, and rows in key order, of the whole table. Every slot
-//! is asked from one node, all nodes at the same time, and the results are combined. Ordered requests name no slot, so
-//! a node answers them for all rows of its file. Each batch of them is therefore sent between two requests for the
-//! slots that the file has, in one round trip: too few slots are an error, and rows that another node answers for are
-//! not counted twice. The batch also requests the schema of the file, because nodes can serve generations with
-//! different schemas.
+//! In: keys and ranges. Out: the nearest rows, numbers of keys, and rows in key order, of the whole table. One node
+//! answers for each slot, all nodes at the same time, and the results are combined. Ordered requests name no slot, so a
+//! node answers them for all rows of its file. Each batch of them is therefore sent between two requests for the slots
+//! that the file has, in one round trip: too few slots are an error, and rows of other nodes' slots are not counted
+//! twice. The batch also requests the schema of the file, because nodes can serve generations with different schemas.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -301,7 +300,7 @@ fn ask<R: TypedRequest + Copy>(
         let (of_file, schema) = ask_one_file(client, batch, &mut answers.results)?;
         // A row of a missing slot could be the nearest one, so a partial answer is not an answer.
         if !slots.is_subset(&of_file) {
-            let request = "rows in key order, of which the node has only some".to_owned();
+            let request = "rows in key order, because the node lacks some of them".to_owned();
             return Err(ClientError::Moved { server: client.target.address.clone(), request });
         }
         answers.slots = of_file;

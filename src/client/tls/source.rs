@@ -62,7 +62,7 @@ impl TlsSource {
 
     /// Returns the configuration. Reads all files again if one of them has changed. If the files cannot be used, keeps
     /// the previous configuration. For example, a certificate and its key do not match for a moment while their two
-    /// files are being replaced one after the other.
+    /// files are being replaced.
     fn config(&self) -> Arc<ClientConfig> {
         let mut loaded = unpoisoned(&self.loaded);
         let versions = versions(&self.options);

@@ -732,7 +732,7 @@ pub(crate) struct RangeArgs {
 #[rustfmt::skip]
 pub(crate) const EXAMPLES: &[CommandExamples] = &[
     ("", &[
-        ("Write the value of a key in the table that the local server serves", "zkv get 128512"),
+        ("Write the value of a key in the local server's table", "zkv get 128512"),
         ("Read a file instead, without a server", "zkv range --from 65 --limit 26 --db storage.db"),
         (
             "Log in to a server on another machine",

@@ -91,8 +91,8 @@ pub(crate) enum PublishingCommand {
     /// To keep nodes from serving a new generation before its rollout, pin the current one before you publish.
     ///
     /// Exit status: 0 if the nodes serve the generation, except those that are tolerated, if the command only pins
-    /// nodes, or after an abort; 1 if nodes failed, none has reported, or the time is over, with the reasons; 2 after
-    /// an error.
+    /// nodes, or after an abort; 1 if nodes failed, none has reported, or the time-out expired, with the reasons; 2
+    /// after an error.
     Rollout(RolloutArgs),
 }
 
@@ -101,14 +101,14 @@ pub(crate) enum StoreCommand {
     /// Check that a store creates each object only once, as publishing requires, and measure the rates of transfers
     ///
     /// The command lets several clients create the same object at the same time, many times, because some stores lose
-    /// only some of such races. It writes objects and 64 MiB below probe/ of the table's URL, reads them back, and
+    /// only some of these races. It writes objects and 64 MiB below probe/ of the table's URL, reads them back, and
     /// deletes them.
     ///
     /// Exit status: 0 if the store can be used, 1 if it cannot, 2 after an error.
     Check {
         #[command(flatten)]
         table: TableArgs,
-        /// Run this many races; the more races, the surer is the result
+        /// Run this many races; more races give a more certain result
         #[arg(
             long,
             value_name = "N",
@@ -314,7 +314,7 @@ pub(crate) struct RolloutArgs {
     /// Pin this many nodes first, in the order of their names, and pin all nodes when these nodes serve the generation
     #[arg(long, value_name = "K", conflicts_with = "barrier", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) canary_nodes: Option<u64>,
-    /// Pin the nodes of these zones, one zone after the other (kv_store --zone): the next zone begins when all nodes of
+    /// Pin the nodes of these zones, one zone at a time (kv_store --zone): the next zone begins when all nodes of
     /// the zone serve the generation. Name all zones that have nodes. Nodes without a zone come last
     #[arg(
         long,
@@ -339,7 +339,7 @@ pub(crate) struct RolloutArgs {
     /// they serve the generation
     #[arg(long, value_name = "M|PERCENT", default_value = "100%", requires = "barrier")]
     pub(crate) ready: Ready,
-    /// Cancel a rollout: nodes serve what the pin before the rollout selects
+    /// Cancel a rollout: nodes serve the generation that the pin before the rollout selects
     #[arg(long, conflicts_with_all = ["canary_nodes", "zones", "tolerate", "wait", "barrier"])]
     pub(crate) abort: bool,
     /// Wait at most this long for nodes, such as 90s or 1h

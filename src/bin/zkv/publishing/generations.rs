@@ -129,7 +129,7 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// The maximum number of pins that are read to find the last one that nodes have followed.
+/// Maximum number of pins read in the search for the last one that nodes followed.
 pub(super) const PINS_MAX: u64 = 1000;
 
 #[derive(Serialize)]
@@ -184,7 +184,7 @@ pub(super) fn generation_of_others(
     };
     let (mut number, mut before) = (newest, Some(pin));
     while number > newest.saturating_sub(PINS_MAX) {
-        // A pin that was not activated has not changed what nodes serve. They pass over pins that cannot be read.
+        // Nodes ignore pins that were not activated or cannot be read.
         if let Some(pin) = before
             && (!pin.hold || !pin.nodes.is_empty() || is_activated(publication, number)?)
         {

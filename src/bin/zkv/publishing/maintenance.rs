@@ -123,7 +123,7 @@ pub(super) fn check_store(args: &TableArgs, races: u64) -> anyhow::Result<bool> 
                 writeln!(
                     stdout,
                     "a store that loses 1 % of races passes this check with a probability of {}, and one that loses 5 \
-                     % with {}: check with more races (--races) to be surer",
+                     % with {}: check with more races (--races) for more certainty",
                     passes(1.0),
                     passes(5.0)
                 )

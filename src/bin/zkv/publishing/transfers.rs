@@ -84,7 +84,7 @@ fn shards(files: &[PathBuf]) -> anyhow::Result<Vec<ShardFile>> {
             }
             if files.len() > 1 {
                 bail!(
-                    "{}: of several files, each has a part of the slots: name the slots, such as users-1.db:0-8191 \
+                    "{}: each of several files has a part of the slots: name the slots, such as users-1.db:0-8191 \
                      users-2.db:8192-16383",
                     file.display()
                 );
@@ -141,7 +141,7 @@ pub(super) fn copy(args: &CopyArgs) -> anyhow::Result<bool> {
     let copied = source.copy_to(&manifest, &target, &options, &transfer.cancel, &mut show);
     transfer.display.clear();
     print_warnings(&target);
-    let canceled = "canceled: readers see nothing of it: repeat the command in the same folder to continue";
+    let canceled = "canceled: readers see no new generation: repeat the command in the same folder to continue";
     transfer.end(copied, &canceled, |stdout, copied, seconds| {
         let (from, to, from_number, was_complete) = (source.url(), target.url(), manifest.number, copied.was_complete);
         let number = copied.manifest.number;

@@ -36,13 +36,13 @@ struct Node {
     state: State,
     /// The number of seconds since the last report.
     age_s: u64,
-    /// What is wrong, or empty.
+    /// The node's problem, or an empty text.
     problem: String,
     #[serde(flatten)]
     status: NodeStatus,
 }
 
-/// What a node does. The screen lists the last of these states first.
+/// The activity of a node. The screen lists the last of these states first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
@@ -98,7 +98,7 @@ impl Node {
         Node { state, age_s: status.age_s, problem, status }
     }
 
-    /// Returns a node whose status cannot be read. Returns why no status can be read as the error.
+    /// Returns a node whose status cannot be read. The error says why no status can be read.
     fn unreadable(unreadable: UnreadableStatus) -> Result<Node, String> {
         let UnreadableStatus { node, problem, .. } = unreadable;
         let mut status = NodeStatus::default();
@@ -109,7 +109,7 @@ impl Node {
         Ok(Node { state: State::Unreadable, age_s: 0, problem, status })
     }
 
-    /// Describes what the node fetches or has prepared.
+    /// Describes the generation that the node fetches or has prepared.
     fn work(&self) -> String {
         let NodeStatus { fetching, prepared, fetched_bytes, fetch_bytes, fetch_bytes_per_s, .. } = self.status;
         match self.state {
@@ -148,7 +148,7 @@ impl Node {
     }
 }
 
-/// Returns the nodes of a table, in the order of their names, and why no status can be read, or an empty text.
+/// Returns the nodes of a table by name, and why no status can be read, or an empty text.
 fn nodes(reports: NodeReports) -> (Vec<Node>, String) {
     let mut nodes: Vec<Node> = reports.statuses.into_iter().map(Node::new).collect();
     let mut problem = String::new();

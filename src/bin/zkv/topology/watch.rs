@@ -33,8 +33,8 @@ pub(super) fn watch(args: &WatchArgs) -> anyhow::Result<bool> {
     }
 }
 
-/// Creates the next topology if nodes have failed or have come back. Returns a description of it, or of the reason why
-/// nothing was changed.
+/// Creates the next topology if nodes have failed or report again. Returns its description, or `None` if nothing
+/// changed.
 fn step(publication: &Publication, args: &WatchArgs) -> anyhow::Result<Option<String>> {
     let Some(topology) = publication.topology(None)? else { return Ok(None) };
     let failed = failed(&topology, &publication.statuses()?, args);

@@ -37,7 +37,7 @@ pub(super) enum Outcome {
     Done,
     /// Nodes failed.
     Failed,
-    /// The time is over.
+    /// The time-out has expired.
     TimedOut,
     /// The rollout was aborted, by this command or by another one.
     Aborted,
@@ -96,8 +96,8 @@ fn pin_all(args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome>
     }
 }
 
-/// Returns the generation of the nodes that do not serve the new one yet: what the newest pin selects for them. Without
-/// such a pin, all nodes would serve the newest generation at once, so it is what most nodes serve.
+/// Returns the generation for nodes whose turn has not come: the one that the newest pin selects for them. Without a
+/// pin, all nodes would serve the newest generation at once, so they get the generation that most nodes serve.
 fn others(publication: &Publication, watch: &Watch<'_>) -> anyhow::Result<Option<u64>> {
     let selected = generation_of_others(publication, || Ok(watch.most_served()))?;
     Ok(selected.or_else(|| watch.most_served()))
@@ -196,7 +196,7 @@ fn finish(publication: &Publication, args: &RolloutArgs, outcome: Outcome, watch
     Ok(false)
 }
 
-/// Decides that nodes do not serve the generation, and pins them to what they should have served before.
+/// Cancels the generation, and restores the pin before the rollout.
 fn abort(publication: &Publication, args: &RolloutArgs, watch: &mut Watch<'_>) -> anyhow::Result<Outcome> {
     watch.start()?;
     let Some((number, pin)) = publication.pin()?.filter(|(_, pin)| pin.generation == Some(args.generation)) else {
@@ -229,7 +229,7 @@ fn preceding(
             Err(PublishError::Document { .. }) => None,
             pin => pin?.filter(|pin| pin.generation != Some(generation)),
         };
-        // A pin that was not activated has not changed what nodes serve.
+        // Nodes ignore pins that were not activated.
         let is_served = |pin: &Pin| Ok::<_, PublishError>(!pin.hold || is_activated(publication, number)?);
         if let Some(pin) = before
             && is_served(&pin)?
@@ -285,7 +285,7 @@ fn zone_by_zone(publication: &Publication, args: &RolloutArgs, watch: &mut Watch
     pin_all(args, watch)
 }
 
-/// Checks that the named zones are those of the nodes, because a rollout ends with a pin of all nodes.
+/// Checks that the option names exactly the zones of the nodes, because a rollout ends with a pin of all nodes.
 fn check(zones: &[String], nodes: &[Node]) -> anyhow::Result<()> {
     let mut known: BTreeMap<&str, usize> = BTreeMap::new();
     for node in nodes.iter().filter(|node| node.is_live()) {
@@ -317,14 +317,14 @@ fn check(zones: &[String], nodes: &[Node]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many of the awaited nodes are in which state.
+/// The number of awaited nodes by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Tally {
     serving: usize,
     prepared: usize,
     waiting: usize,
     failed: usize,
-    /// Nodes that are silent or unreadable, and may come back.
+    /// Silent and unreadable nodes, which may report again.
     absent: usize,
     /// The number of nodes that may be lost.
     tolerated: usize,
@@ -360,7 +360,7 @@ impl Tally {
         }
     }
 
-    /// Returns whether enough nodes serve the generation when the time is over.
+    /// Returns whether enough nodes serve the generation when the time-out expires.
     fn is_enough_at_end(self) -> bool {
         self.serving > 0 && self.waiting + self.prepared + self.failed + self.absent <= self.tolerated
     }
@@ -424,7 +424,7 @@ impl State {
 }
 
 impl Node {
-    /// `pin` is the number of the newest pin of the rollout. What a node that has not read it reports may be from
+    /// `pin` is the number of the newest pin of the rollout. The report of a node that has not read it may be from
     /// before the rollout.
     fn new(status: NodeStatus, generation: u64, pin: Option<u64>) -> Node {
         let state = if status.age_s > SILENT_AFTER.as_secs() {
@@ -533,7 +533,7 @@ mod tests {
             ("f", Some(Failed), Some(Failed)),
             ("sx", None, Some(Done)),
             ("sfx", None, None),
-            // Nodes that have not confirmed count only when the time is over.
+            // Unconfirmed nodes count only when the time-out expires.
             ("sw", None, Some(TimedOut)),
             ("sp", None, Some(TimedOut)),
             ("sww", None, None),

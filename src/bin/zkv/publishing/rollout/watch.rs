@@ -15,7 +15,7 @@ use crate::args::{Ready, RolloutArgs};
 use crate::output::{print, print_error};
 use crate::publishing::generations::{describe, most_served};
 
-/// The minimum time that a read of the reports may take, also if the time of the rollout is over.
+/// Minimum time for a read of the reports, even after the time-out of the rollout.
 const READ_MIN: Duration = Duration::from_secs(30);
 
 pub(super) struct Watch<'a> {
@@ -27,7 +27,7 @@ pub(super) struct Watch<'a> {
     nodes: Vec<Node>,
     /// The number of the newest pin of the rollout.
     pin: Option<u64>,
-    /// What the rollout waits for, if it has several steps.
+    /// The current step, if the rollout has several.
     step: Option<String>,
     /// Why the reports could not be read the last time.
     problem: Option<String>,
@@ -71,7 +71,7 @@ impl<'a> Watch<'a> {
         self.nodes.iter().filter(|node| node.is_live())
     }
 
-    /// Returns what the rollout waits for, if it has several steps.
+    /// Returns the current step, if the rollout has several.
     pub(super) fn current_step(&self) -> Option<&str> {
         self.step.as_deref()
     }
@@ -86,7 +86,7 @@ impl<'a> Watch<'a> {
         most_served(self.live().map(|node| node.serving).filter(|serving| *serving != self.generation))
     }
 
-    /// Reads the reports of the nodes until they can be read. Fails when the time is over.
+    /// Reads the reports of the nodes until they can be read. Fails when the time-out expires.
     pub(super) fn start(&mut self) -> anyhow::Result<()> {
         loop {
             let Err(error) = self.read()? else { return Ok(()) };
@@ -97,7 +97,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Reads the reports of the nodes, and shows what has changed. Returns the error if they cannot be read, for
-    /// example while the store is unreachable: what is known of the nodes stays.
+    /// example while the store is unreachable: the last known nodes stay.
     fn read(&mut self) -> anyhow::Result<Result<(), PublishError>> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let reports = match self.publication.reports(left.max(READ_MIN)) {
@@ -147,7 +147,7 @@ impl<'a> Watch<'a> {
         let (nodes, needed) = (self.live().count(), ready.of(self.live().count()));
         if needed > nodes {
             let missing = format!(
-                "--ready expects {}, found {nodes} that have reported: waiting for more",
+                "--ready expects {}, but only {nodes} have reported: waiting for more",
                 counted(needed, "node")
             );
             self.bar.suspend(|| print_error(&missing));
@@ -179,7 +179,7 @@ impl<'a> Watch<'a> {
         Ok(if outcome == Outcome::TimedOut && is_last && is_enough() { Outcome::Done } else { outcome })
     }
 
-    /// Reads the reports of the nodes until `is_over` returns an outcome, or the time is over.
+    /// Reads the reports of the nodes until `is_over` returns an outcome, or the time-out expires.
     pub(super) fn wait(
         &mut self,
         is_counted: impl Fn(&Node) -> bool,
@@ -205,7 +205,7 @@ impl<'a> Watch<'a> {
         self.pin.is_some_and(|pin| matches!(self.publication.pin_with_number(pin + 1), Ok(Some(_))))
     }
 
-    /// Waits until the next read is due. Returns false if the time is over.
+    /// Waits until the next read is due. Returns false if the time-out has expired.
     fn pause(&self) -> bool {
         let left = self.deadline.saturating_duration_since(Instant::now());
         thread::sleep(self.interval.min(left));
