@@ -187,7 +187,7 @@ fn an_abstract_name_is_served_only_with_its_option() {
         failure_message(command(&[&["--abstract"], &args[..]].concat()), 2);
     }
     let plain = table.command(&["--abstract"]);
-    assert!(failure_message(plain, 1).contains("--abstract requires a --socket that begins with @"));
+    assert!(failure_message(plain, 1).contains("--abstract [Config::abstract_socket] requires a --socket"));
 
     let mut server = Server::of(command(&["--abstract"]), Path::new(&socket));
     let connect = || UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name).unwrap());
