@@ -116,36 +116,36 @@ pub(super) mod tests {
     use super::super::types::Column;
     use super::super::types::TimeUnit;
     use super::*;
+    use crate::for_each_number;
 
     /// Returns a value of a type that depends on a number.
     pub(in crate::typed) fn value_of(column_type: ColumnType, number: u64, lists: &[u8]) -> Value<'_> {
-        let bits = |max: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15) & max;
-        match column_type {
-            ColumnType::Bool => Value::Bool(number.is_multiple_of(2)),
-            ColumnType::I8 => Value::Int((bits(0xff) as i8).into()),
-            ColumnType::I16 => Value::Int((bits(0xffff) as i16).into()),
-            ColumnType::I32 => Value::Int((bits(0xffff_ffff) as i32).into()),
-            ColumnType::I64 => Value::Int(bits(u64::MAX) as i64),
-            ColumnType::U8 => Value::Uint(bits(0xff)),
-            ColumnType::U16 => Value::Uint(bits(0xffff)),
-            ColumnType::U32 => Value::Uint(bits(0xffff_ffff)),
-            ColumnType::U64 => Value::Uint(bits(u64::MAX)),
-            ColumnType::F32 => Value::F32(number as f32 / 3.0),
-            ColumnType::F64 => Value::F64(number as f64 / 3.0),
-            ColumnType::Text => Value::Text(&"täxt"[..(number % 3 * 3) as usize % 5]),
-            ColumnType::Bytes => Value::Bytes(&lists[..(number % 40) as usize]),
-            ColumnType::Date => Value::Date(bits(0xffff_ffff) as i32),
-            ColumnType::Timestamp(unit) => Value::Timestamp(bits(u64::MAX) as i64, unit),
-            ColumnType::Decimal { precision, scale } => {
-                let max = 10_i128.pow(precision.into()) - 1;
-                let unscaled = if number.is_multiple_of(2) { max } else { -max };
-                Value::Decimal { unscaled, scale }
-            }
-            ColumnType::List { element, len } => {
-                let len = len.map_or(number as usize % 5, |len| len as usize);
-                Value::List(List::new(element, &lists[..len * element.len_bytes()]).unwrap())
-            }
+        let bits = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        macro_rules! value_of {
+            (@number F32 $number:ident) => { Value::F32(number as f32 / 3.0) };
+            (@number F64 $number:ident) => { Value::F64(number as f64 / 3.0) };
+            (@number $value:ident $number:ident) => { Value::$value((bits as $number).into()) };
+            ([] $($variant:ident $number:ident $value:ident),*) => {
+                match column_type {
+                    ColumnType::Bool => Value::Bool(number.is_multiple_of(2)),
+                    $(ColumnType::$variant => value_of!(@number $value $number),)*
+                    ColumnType::Text => Value::Text(&"täxt"[..(number % 3 * 3) as usize % 5]),
+                    ColumnType::Bytes => Value::Bytes(&lists[..(number % 40) as usize]),
+                    ColumnType::Date => Value::Date(bits as i32),
+                    ColumnType::Timestamp(unit) => Value::Timestamp(bits as i64, unit),
+                    ColumnType::Decimal { precision, scale } => {
+                        let max = 10_i128.pow(precision.into()) - 1;
+                        let unscaled = if number.is_multiple_of(2) { max } else { -max };
+                        Value::Decimal { unscaled, scale }
+                    }
+                    ColumnType::List { element, len } => {
+                        let len = len.map_or(number as usize % 5, |len| len as usize);
+                        Value::List(List::new(element, &lists[..len * element.len_bytes()]).unwrap())
+                    }
+                }
+            };
         }
+        for_each_number!(value_of)
     }
 
     /// Returns the bytes that the lists of [`row_of`] consist of.

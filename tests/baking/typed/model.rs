@@ -10,6 +10,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use zero_kv::bake::{self, Input, Options, RowPiece, TypedColumns, parse_types};
+use zero_kv::for_each_number;
 use zero_kv::typed::{Column, ColumnType, ElementType, List, RowEncoder, Schema, Value, write_text};
 
 use crate::helpers::baker_runs::Folder;
@@ -57,26 +58,25 @@ enum Cell {
 fn scalar(random: &mut Random, column_type: ColumnType) -> Value<'static> {
     let bits = random.next() >> random.below(64);
     let float = |random: &mut Random| (bits as f64 - 1e6) / [1.0, 3.0, 1e9][random.below(3)];
-    match column_type {
-        ColumnType::Bool => Value::Bool(bits & 1 == 1),
-        ColumnType::I8 => Value::Int((bits as i8).into()),
-        ColumnType::I16 => Value::Int((bits as i16).into()),
-        ColumnType::I32 => Value::Int((bits as i32).into()),
-        ColumnType::I64 => Value::Int(bits as i64),
-        ColumnType::U8 => Value::Uint((bits as u8).into()),
-        ColumnType::U16 => Value::Uint((bits as u16).into()),
-        ColumnType::U32 => Value::Uint((bits as u32).into()),
-        ColumnType::U64 => Value::Uint(bits),
-        ColumnType::F32 => Value::F32(float(random) as f32),
-        ColumnType::F64 => Value::F64(float(random)),
-        ColumnType::Date => Value::Date(bits as i32 >> 8),
-        ColumnType::Timestamp(unit) => Value::Timestamp(bits as i64 >> 8, unit),
-        ColumnType::Decimal { precision, scale } => {
-            let unscaled = (i128::from(bits) << 40) % 10_i128.pow(precision.into());
-            Value::Decimal { unscaled: if bits & 2 == 2 { -unscaled } else { unscaled }, scale }
-        }
-        ColumnType::Text | ColumnType::Bytes | ColumnType::List { .. } => unreachable!("not scalars"),
+    macro_rules! scalar {
+        (@number F32 $number:ident) => { Value::F32(float(random) as f32) };
+        (@number F64 $number:ident) => { Value::F64(float(random)) };
+        (@number $value:ident $number:ident) => { Value::$value((bits as $number).into()) };
+        ([] $($variant:ident $number:ident $value:ident),*) => {
+            match column_type {
+                ColumnType::Bool => Value::Bool(bits & 1 == 1),
+                $(ColumnType::$variant => scalar!(@number $value $number),)*
+                ColumnType::Date => Value::Date(bits as i32 >> 8),
+                ColumnType::Timestamp(unit) => Value::Timestamp(bits as i64 >> 8, unit),
+                ColumnType::Decimal { precision, scale } => {
+                    let unscaled = (i128::from(bits) << 40) % 10_i128.pow(precision.into());
+                    Value::Decimal { unscaled: if bits & 2 == 2 { -unscaled } else { unscaled }, scale }
+                }
+                ColumnType::Text | ColumnType::Bytes | ColumnType::List { .. } => unreachable!("not scalars"),
+            }
+        };
     }
+    for_each_number!(scalar)
 }
 
 fn cell(random: &mut Random, column: &Column) -> Cell {
