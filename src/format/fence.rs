@@ -66,6 +66,8 @@ impl Fence {
     /// If there are no rows, or more than [`FENCE_ROWS`].
     pub fn of_rows(heads: &[u64], places: &[u32]) -> Fence {
         let (first, last) = (heads[0], heads[heads.len() - 1]);
+        // Two reference heads, on both sides of the widest gap: one outlier, or the end of a cluster of keys, costs the
+        // codes of the other rows no precision.
         let (split, gap) = widest_gap(heads);
         let lower_last = if gap > 0 { heads[split - 1] } else { first };
         let upper_head = heads[split];
@@ -201,6 +203,7 @@ impl TreeLevels {
 #[inline(always)]
 pub fn last_below(node: &Node, bound: u64) -> usize {
     let mut last = 0;
+    // No branches: their outcomes would be random.
     for step in [8, 4, 2, 1] {
         // The mask has no effect, but removes the bounds check.
         last += usize::from(node[(last + step) % NODE_HEADS].get() < bound) * step;

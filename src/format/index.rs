@@ -86,6 +86,7 @@ impl Hash {
     /// Returns the slot that the hash and a pilot select, as an index among the slots of the key's part.
     #[inline(always)]
     pub const fn slot_in_part(self, pilot: u8, parts: &Parts) -> u64 {
+        // With another pilot, the keys that share it get other slots.
         let turned = (self.0 ^ (pilot as u64).wrapping_mul(0xA076_1D64_78BD_642F)).wrapping_mul(0xE703_7ED1_A0B4_28DB);
         // This does not overflow: both factors are less than 2³².
         ((turned >> 32) * parts.slots) >> 32

@@ -25,7 +25,7 @@ use crate::typed::{ColumnError, Schema, SchemaError, TypedRow};
 const WINDOW_LEN_BYTES: usize = 256 * BLOCK_LEN_BYTES;
 /// The number of heads in a window of [`WINDOW_LEN_BYTES`]. A head is 8 bytes of a key.
 const WINDOW_HEADS: usize = WINDOW_LEN_BYTES / size_of::<u64>();
-/// The number of keys that are looked up together.
+/// The number of keys per batch of lookups.
 const BATCH_KEYS: usize = 256;
 /// The number of keys that are looked up together if only a sample of the keys is looked up. After each such batch, the
 /// pages of the pilots and places sections are released, because each lookup makes the system map at least 64 KiB of
@@ -429,11 +429,11 @@ impl FenceRows {
     }
 }
 
-/// Keys that are collected to be looked up together.
+/// A batch of keys to look up.
 struct Lookups<'s, K> {
     store: &'s Store,
     plan: &'s Plan,
-    /// The number of keys that are looked up together.
+    /// The number of keys per batch.
     batch_keys: usize,
     rows: Vec<usize>,
     keys: Vec<K>,

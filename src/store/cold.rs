@@ -48,11 +48,12 @@ impl Store {
         self.may_be_cold
     }
 
-    /// Determines whether the file fits into the memory that this process can use, and advises the system how to read
-    /// the records. `is_assumed` states that it does not fit.
+    /// Determines whether the file fits into this process's memory, and advises the system how to read the records.
+    /// With `is_assumed`, the file counts as too long.
     pub(super) fn adapted_to_memory(mut self, is_assumed: bool) -> Store {
         let len_bytes = self.file_len_bytes();
         let is_too_long = || machine_memory::available().is_some_and(|available| available.bytes < len_bytes);
+        // Only a mapped file can be cold: copies and sealed memory files are in memory.
         self.may_be_cold = self.map.watched().is_some() && (is_assumed || len_bytes > SMALL_LEN_BYTES && is_too_long());
         self.assumes_cold = is_assumed;
         self.advise_reads();
@@ -71,8 +72,7 @@ impl Store {
         }
     }
 
-    /// Calls `read`, during which the system reads only the pages of the file that are touched, even if the file fits
-    /// into memory.
+    /// Calls `read`, during which the system reads only touched pages of the file, even if the file fits into memory.
     #[cfg(feature = "server")]
     pub(crate) fn with_random_reads<T>(&self, read: impl FnOnce() -> T) -> T {
         self.map.read_randomly(0..self.map.bytes().len(), true);
@@ -88,8 +88,8 @@ impl Store {
         self.map.begin_read(start + range.start.min(len_bytes)..start + range.end.min(len_bytes));
     }
 
-    /// Begins to read rows from the disk, and the rows that lead to them from the preceding fences. Waits until the
-    /// fences are in memory, which are read at the same time.
+    /// Begins to read rows from the disk, and the rows between their fences and them. Reads all fences at the same time,
+    /// and waits for them.
     #[cfg(feature = "server")]
     pub(crate) fn begin_reads_of_rows(&self, rows: &[usize]) {
         rows.iter().for_each(|row| self.begin_read_of_fence(row / FENCE_ROWS));
@@ -115,8 +115,8 @@ impl Store {
         self.index().offsets_bytes(items, key_of)
     }
 
-    /// Does what [`Store::get_while`] does, and begins to read the records of [`BATCH_KEYS`] keys before it looks them
-    /// up, so that their reads overlap.
+    /// Like [`Store::get_while`], but begins to read the records of [`BATCH_KEYS`] keys before it looks them up, so that
+    /// the reads overlap.
     pub(super) fn get_cold_while<'s, 'k, K>(
         &'s self,
         keys: &[K],
@@ -135,8 +135,8 @@ impl Store {
         })
     }
 
-    /// Does what [`Store::neighbor_while`] does, and begins to read the rows next to [`BATCH_KEYS`] keys before it
-    /// looks them up, so that their reads overlap.
+    /// Like [`Store::neighbor_while`], but begins to read the rows next to [`BATCH_KEYS`] keys before it looks them up,
+    /// so that the reads overlap.
     #[cold]
     #[inline(never)]
     pub(super) fn neighbor_cold_while<'s, 'k, K>(
@@ -155,8 +155,8 @@ impl Store {
         })
     }
 
-    /// Begins to read the rows next to keys from the disk. Waits until the fences that lead to them are in memory,
-    /// which are read at the same time.
+    /// Begins to read the rows next to keys from the disk. Reads all fences of these rows at the same time, and waits for
+    /// them.
     pub(super) fn begin_neighbor_reads<'k>(&self, keys: impl Iterator<Item = (Key<'k>, Side)>, gate: impl Gate) {
         let lane = |(key, side)| (self.lane_of_neighbor(key, side), side);
         let (mut lanes, sides): (Vec<Lane>, Vec<Side>) = keys.map(lane).filter(|(lane, _)| lane.bound > 0).unzip();

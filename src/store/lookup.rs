@@ -1,4 +1,4 @@
-//! What all tables can do.
+//! The lookups of all tables.
 //!
 //! In: keys and ranges. Out: values and rows, borrowed from a [`Store`](super::Store) or copied from a mapped file.
 

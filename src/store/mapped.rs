@@ -249,6 +249,7 @@ impl MappedStore {
         let mut scratch = Scratch::take();
         let mut done = 0;
         while done < keys.len() {
+            // One check of the file per batch instead of one per key: the check can be a system call.
             let batch = &keys[done..keys.len().min(done + BATCH_KEYS)];
             self.copied(|store| {
                 scratch.clear();
@@ -314,6 +315,8 @@ impl MappedStore {
     ) -> Result<T, LookupError> {
         let epoch = self.begin_batch();
         let copied = read(&self.store);
+        // The check follows the copy: a write after the check cannot change the copy, and a write before it is
+        // detected.
         if copied.is_ok() && self.is_unchanged_since(epoch) {
             return copied;
         }
@@ -483,11 +486,11 @@ fn copied_key(kind: KeyKind, bytes: &[u8]) -> Option<Key<'_>> {
     }
 }
 
-/// The number of rows of the first page. A page is a group of rows that are copied and verified together. Each page has
-/// up to twice as many rows as the page before it.
+/// The number of rows of the first page: a group of rows that are copied and verified together. Each page has up to
+/// twice as many rows as the preceding page.
 const PAGE_ROWS_MIN: usize = 8;
 const PAGE_ROWS_MAX: usize = 1024;
-/// A page (a group of rows that are copied and verified together) ends once its values have this total length.
+/// A page ends once its values have this total length.
 const PAGE_LEN_BYTES: usize = 64 << 10;
 
 /// `FRONT` and `BACK` are the two ends of an iteration, as indexes into [`MappedRows::copied`].
@@ -501,7 +504,7 @@ pub struct MappedRows<T> {
     table: T,
     /// Rows that are not copied yet.
     left: Span,
-    /// For each end, the rows that were copied from this end and not returned yet, the outermost row first.
+    /// For each end, the copied rows that were not returned yet, the outermost row first.
     copied: [VecDeque<Row>; 2],
     page_rows: usize,
     has_failed: bool,

@@ -96,7 +96,7 @@ pub use typed::{StructRows, TypedLookupError};
 #[cfg(feature = "server")]
 pub(crate) use verification::{VerificationLimit, is_verification_interrupted, verification_work_on_thread};
 
-/// The maximum number of bytes of a record that are prefetched before a lookup reads the record.
+/// The maximum number of bytes to prefetch per record.
 const PREFETCH_MAX_BYTES: usize = 256;
 
 /// An immutable table in memory, from a baked file.
@@ -145,7 +145,7 @@ pub struct Store {
     map: Map,
     layout: Layout,
     blocks: Blocks,
-    /// The number of bytes of each record that are prefetched: the mean record length, at most [`PREFETCH_MAX_BYTES`].
+    /// The number of bytes to prefetch per record: the mean record length, at most [`PREFETCH_MAX_BYTES`].
     typical_len_bytes: usize,
     /// Whether lookups may have to wait for the disk, because the file does not fit into memory.
     may_be_cold: bool,

@@ -126,6 +126,7 @@ impl Store {
         let are_fences_verified = self.blocks.are_fences_verified(epoch);
         let mut window = Window::new();
         for step in 0..count.div_ceil(GROUP_KEYS) + WINDOW_GROUPS - 1 {
+            // Two copies of the stages, so that the usual one has no checks of blocks.
             match are_fences_verified {
                 true => self.advance_neighbors(step, count, &key_at, &mut window),
                 false => self.verify_and_advance_neighbors(epoch, step, count, &key_at, &mut window),
@@ -153,8 +154,7 @@ impl Store {
         self.run_neighbor_stages(AllVerified, step, count, key_at, window);
     }
 
-    /// Does what [`Store::advance_neighbors`] does, and verifies each block of the fences and of their tree before it
-    /// is read.
+    /// Like [`Store::advance_neighbors`], but verifies each block of the fences and of their tree before reading it.
     #[cold]
     #[inline(never)]
     fn verify_and_advance_neighbors<'k, K: LookupKey + Into<Key<'k>>>(
@@ -202,6 +202,8 @@ impl Store {
     pub(super) fn lane_of_neighbor(&self, key: Key<'_>, side: Side) -> Lane {
         let head = key.head(self.common.len());
         // No bound is above the greatest head.
+        // Heads omit the common prefix, so they decide nothing for a key with another prefix. The fourth stage looks
+        // these keys up slowly.
         let is_searched = self.compare_common(key) == Ordering::Equal && head < u64::MAX;
         Lane { head, bound: if is_searched { bound(head, side) } else { 0 }, at: 0 }
     }
@@ -274,8 +276,8 @@ impl Store {
     }
 }
 
-/// Returns the bound that separates the heads of the fences before a position from the heads of the fences after it.
-/// `head` is less than `u64::MAX`.
+/// Returns the bound for a search of the tree: heads of fences before the position are below it. `head` is less than
+/// `u64::MAX`.
 #[inline(always)]
 fn bound(head: u64, side: Side) -> u64 {
     head.wrapping_add(u64::from(side == Side::After))

@@ -20,7 +20,7 @@ use crate::format::KeyBounds;
 use crate::format::fence::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
 
-/// The row number of an end that the stages cannot determine. No table has so many rows.
+/// The row number of an end that the stages cannot determine. No table has that many rows.
 pub(super) const UNDETERMINED: u64 = u64::MAX;
 
 /// A position in key order at which a range begins or ends. The variants are in the order of the positions.
@@ -279,8 +279,7 @@ impl Store {
         self.run_end_stages(AllVerified, step, end_count, lookup, window);
     }
 
-    /// Does what [`Store::advance_ends`] does, and verifies each block of the fences and of their tree before it is
-    /// read.
+    /// Like [`Store::advance_ends`], but verifies each block of the fences and of their tree before reading it.
     #[cold]
     #[inline(never)]
     fn verify_and_advance_ends<'k, K: LookupKey + Into<Key<'k>>>(

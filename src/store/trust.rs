@@ -116,8 +116,8 @@ impl Store {
         self.blocks.trust_again(!detects_changes);
     }
 
-    /// Begins another attempt at a batch that was rejected: does what [`Store::begin_batch`] does, and, if lookups copy
-    /// pages, lets no thread copy more pages until the second result is dropped. A lookup that needs another copy is
+    /// Begins another attempt at a rejected batch, like [`Store::begin_batch`]. If lookups copy pages, no thread copies
+    /// more pages until the second result is dropped. A lookup that needs another copy is
     /// then interrupted, as by the [`VerificationLimit`](verification::VerificationLimit); any other lookup is correct.
     pub(crate) fn begin_batch_again(&self) -> (Epoch, Option<FixedCopies<'_>>) {
         let begun = self.begin_batch();
@@ -239,7 +239,7 @@ impl Store {
         self.look_again_at(&Pace::default())
     }
 
-    /// Does what [`Store::look_again`] does, unless `pace` cancels the check.
+    /// Like [`Store::look_again`], but `pace` can cancel the check.
     pub(crate) fn look_again_at(&self, pace: &Pace) -> Result<(), Mistrust> {
         if !self.epoch().is_distrust() {
             return Ok(());

@@ -56,7 +56,7 @@ pub(super) fn begin(work: usize) -> bool {
     })
 }
 
-/// Does what [`begin`] does, for a block whose pages must be copied. Returns `false` while this thread has
+/// Like [`begin`], for a block whose pages must be copied. Returns `false` while this thread has
 /// [`FixedCopies`](super::page_copies::FixedCopies).
 pub(super) fn begin_copy() -> bool {
     let is_fixed = has_fixed_copies();

@@ -44,8 +44,7 @@ pub(super) enum Place {
     Bit(usize),
     /// A range of the fixed part.
     Fixed { offset_bytes: usize, len_bytes: usize },
-    /// The data of a variable-width column. It begins at an offset that is fixed or stored in the row, and ends at the
-    /// offset that is stored at `end_at`.
+    /// The data of a variable-width column, whose end is stored at `end_at`.
     Variable { start: DataStart, end_at: usize },
 }
 
@@ -65,6 +64,8 @@ impl RowLayout {
         let mut places: Vec<Option<Place>> = vec![None; columns.len()];
         let mut end_bytes = 0;
         let mut ends = vec![0; columns.len()];
+        // The widest cells come first: values begin at multiples of 8, so every cell is aligned without padding, and
+        // readers use floats and lists in place.
         for align_bytes in [8, 4, 2, 1] {
             for (i, Column { column_type, .. }) in columns.iter().enumerate() {
                 match column_type.fixed_len_bytes() {
@@ -80,6 +81,7 @@ impl RowLayout {
                 }
             }
         }
+        // Nulls and Booleans take a bit each, after all cells that need an alignment.
         let bits_offset_bytes = end_bytes;
         let mut bit_count = 0;
         let mut next_bit = || {

@@ -49,7 +49,7 @@ for_each_number!(matrix_number);
 #[derive(Clone, Debug)]
 pub struct MatrixPlan<T> {
     source_id: u64,
-    /// The number in the place of a null cell.
+    /// The number for a null cell.
     fill: T,
     /// The number of columns of the matrix.
     width: usize,
@@ -60,7 +60,7 @@ pub struct MatrixPlan<T> {
 
 impl<T: MatrixNumber> MatrixPlan<T> {
     /// Returns the plan for a matrix with the columns of a projection, in their order. `source` is the schema whose
-    /// columns are projected. `fill` is the number in the place of a null cell.
+    /// columns are projected. `fill` is the number for a null cell.
     ///
     /// # Errors
     /// [`ColumnError::Matrix`] if a column is neither of the type `T` nor a list of fixed length of this type.
@@ -98,7 +98,7 @@ impl<T: MatrixNumber> MatrixPlan<T> {
         self.width
     }
 
-    /// Returns the number in the place of a null cell.
+    /// Returns the number for a null cell.
     pub fn fill(&self) -> T {
         self.fill
     }
