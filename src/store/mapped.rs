@@ -243,27 +243,18 @@ impl MappedStore {
         if self.store.is_private() {
             return self.store.each_value(keys, visit);
         }
-        for key in keys {
-            self.store.check_key_kind((*key).into())?;
-        }
-        let mut scratch = Scratch::take();
-        let mut done = 0;
-        while done < keys.len() {
-            // One check of the file per batch instead of one per key: the check can be a system call.
-            let batch = &keys[done..keys.len().min(done + BATCH_KEYS)];
-            self.copied(|store| {
-                scratch.clear();
-                store.get_while(batch, |_, value| scratch.push(value))
-            })?;
-            let mut start = 0;
-            for (at, end) in scratch.ends.iter().enumerate() {
-                visit(done + at, end.map(|end| &scratch.bytes[start..end]));
-                start = end.unwrap_or(start);
-            }
-            done += scratch.ends.len();
-        }
-        scratch.put_back();
-        Ok(())
+        self.copy_in_batches(
+            keys,
+            |store, batch, scratch| store.get_while(batch, |_, value| scratch.push(value)),
+            |done, scratch| {
+                let mut start = 0;
+                for (at, end) in scratch.ends.iter().enumerate() {
+                    visit(done + at, end.map(|end| &scratch.bytes[start..end]));
+                    start = end.unwrap_or(start);
+                }
+                scratch.ends.len()
+            },
+        )
     }
 
     /// Implements [`Lookup::floor_many_with`](super::Lookup) and [`Lookup::ceiling_many_with`](super::Lookup).
@@ -279,27 +270,44 @@ impl MappedStore {
         if self.store.is_private() {
             return self.store.neighbor_many(keys, side, visit);
         }
-        for key in keys {
-            self.store.check_key_kind((*key).into())?;
-        }
-        let (mut scratch, kind) = (Scratch::take(), self.store.key_kind());
-        let mut done = 0;
+        let kind = self.store.key_kind();
+        self.copy_in_batches(
+            keys,
+            |store, batch, scratch| store.neighbor_while(batch, side, |_, row| scratch.push_row(row)),
+            |done, scratch| {
+                let mut start = 0;
+                for (at, ends) in scratch.ends.chunks_exact(2).enumerate() {
+                    let row = ends[0].zip(ends[1]).and_then(|(key_end, value_end)| {
+                        let key = copied_key(kind, &scratch.bytes[start..key_end])?;
+                        start = value_end;
+                        Some((key, &scratch.bytes[key_end..value_end]))
+                    });
+                    visit(done + at, row);
+                }
+                scratch.ends.len() / 2
+            },
+        )
+    }
+
+    /// Looks up keys, which must be of the table's kind, in batches. `copy` copies the results of the first keys of a
+    /// batch, and `visit` passes them to the caller after the check of the file. `visit` gets the number of keys before
+    /// the batch, and returns the number of keys that were looked up.
+    fn copy_in_batches<'k, K: Into<Key<'k>> + Copy>(
+        &self,
+        keys: &[K],
+        copy: impl Fn(&Store, &[K], &mut Scratch) -> Result<(), LookupError>,
+        mut visit: impl FnMut(usize, &Scratch) -> usize,
+    ) -> Result<(), LookupError> {
+        self.store.check_key_kinds(keys)?;
+        let (mut scratch, mut done) = (Scratch::take(), 0);
         while done < keys.len() {
             let batch = &keys[done..keys.len().min(done + BATCH_KEYS)];
+            // One check of the file per batch instead of one per key: the check can be a system call.
             self.copied(|store| {
                 scratch.clear();
-                store.neighbor_while(batch, side, |_, row| scratch.push_row(row))
+                copy(store, batch, &mut scratch)
             })?;
-            let mut start = 0;
-            for ends in scratch.ends.chunks_exact(2) {
-                let row = ends[0].zip(ends[1]).and_then(|(key_end, value_end)| {
-                    let key = copied_key(kind, &scratch.bytes[start..key_end])?;
-                    start = value_end;
-                    Some((key, &scratch.bytes[key_end..value_end]))
-                });
-                visit(done, row);
-                done += 1;
-            }
+            done += visit(done, &scratch);
         }
         scratch.put_back();
         Ok(())

@@ -179,9 +179,7 @@ impl Store {
     where
         K: Into<Key<'k>> + Copy,
     {
-        for key in keys {
-            self.check_key_kind((*key).into())?;
-        }
+        self.check_key_kinds(keys)?;
         self.get_while(keys, |i, value| {
             visit(i, value);
             ControlFlow::Continue(())
@@ -279,6 +277,10 @@ impl Store {
             Key::U64(key) => self.index().find(key),
             Key::Bytes(key) => self.index().find(key),
         })
+    }
+
+    fn check_key_kinds<'k, K: Into<Key<'k>> + Copy>(&self, keys: &[K]) -> Result<(), LookupError> {
+        keys.iter().try_for_each(|key| self.check_key_kind((*key).into()).map(drop))
     }
 
     #[inline(always)]

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
 
 use super::epoch::Epoch;
-use super::fences::{AllVerified, GROUP_KEYS, Gate, Lane, VerifyFirst, WINDOW_GROUPS, Window};
+use super::fences::{AllVerified, GROUP_KEYS, Gate, Lane, VerifyFirst, WINDOW_GROUPS, Window, prefetch_lines};
 use super::machine::prefetch;
 use super::rows::Position;
 use super::{LookupError, Store};
@@ -19,8 +19,6 @@ use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::fence::{FENCE_ROWS, Fence};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::Record;
-
-const LINE_LEN_BYTES: usize = 64;
 
 /// The offset of a record that the stages cannot determine. No record has this offset.
 const UNDETERMINED: u64 = u64::MAX;
@@ -46,9 +44,7 @@ impl Store {
     where
         K: Into<Key<'k>> + Copy,
     {
-        for key in keys {
-            self.check_key_kind((*key).into())?;
-        }
+        self.check_key_kinds(keys)?;
         self.neighbor_while(keys, side, |i, row| {
             visit(i, row);
             ControlFlow::Continue(())
@@ -264,15 +260,8 @@ impl Store {
     /// record's block is verified.
     #[inline(always)]
     pub(super) fn prefetch_record(&self, offset_bytes: usize) {
-        let records = self.records();
         prefetch(self.blocks.tags(), offset_bytes / BLOCK_LEN_BYTES);
-        prefetch(records, offset_bytes);
-        let mut at = LINE_LEN_BYTES;
-        while at < self.typical_len_bytes {
-            prefetch(records, offset_bytes.wrapping_add(at));
-            at += LINE_LEN_BYTES;
-        }
-        prefetch(records, offset_bytes.wrapping_add(self.typical_len_bytes.wrapping_sub(1)));
+        prefetch_lines(self.records(), offset_bytes, self.typical_len_bytes);
     }
 }
 

@@ -11,21 +11,12 @@ use zerocopy::little_endian::U32;
 
 use super::Store;
 use super::epoch::Epoch;
+use super::fences::{GROUP_KEYS, WINDOW_GROUPS, prefetch_lines};
 use super::machine::{Task, Windows, item_at_fraction, prefetch, run_with_new_instructions};
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::index::{Hash, Parts};
 use crate::format::key::{KeyKind, LookupKey};
 use crate::format::record::{self, SHORT_MAX_BYTES};
-
-/// The number of keys that each stage of a lookup processes together: about the number of cache misses that a core can
-/// have in flight.
-// Servers were slower with 8 and with 32 keys.
-const GROUP_KEYS: usize = 16;
-
-/// The number of groups whose lookups are in flight: one in each of the four stages.
-const WINDOW_GROUPS: usize = 4;
-
-const LINE_LEN_BYTES: usize = 64;
 
 /// The maximum length of the record of a number that has a short response.
 const SHORT_RECORD_MAX_BYTES: usize = size_of::<u64>() + SHORT_MAX_BYTES;
@@ -453,14 +444,7 @@ impl<'a> Index<'a> {
         if !self.are_records_verified {
             prefetch(self.store.blocks.tags(), offset_bytes / BLOCK_LEN_BYTES);
         }
-        prefetch(self.records, offset_bytes);
-        let mut at = LINE_LEN_BYTES;
-        while at < self.typical_len_bytes {
-            prefetch(self.records, offset_bytes.wrapping_add(at));
-            at += LINE_LEN_BYTES;
-        }
-        // A record seldom begins at a cache line, so its last byte can be in one line more.
-        prefetch(self.records, offset_bytes.wrapping_add(self.typical_len_bytes.wrapping_sub(1)));
+        prefetch_lines(self.records, offset_bytes, self.typical_len_bytes);
     }
 }
 

@@ -168,16 +168,20 @@ impl ColumnType {
     /// Returns the number of bytes of a value in the fixed part of a row. Returns `None` for a Boolean, which takes one
     /// bit, and for a type whose values have different lengths.
     pub fn fixed_len_bytes(self) -> Option<usize> {
-        match self {
-            ColumnType::Bool | ColumnType::Text | ColumnType::Bytes => None,
-            ColumnType::I8 | ColumnType::U8 => Some(1),
-            ColumnType::I16 | ColumnType::U16 => Some(2),
-            ColumnType::I32 | ColumnType::U32 | ColumnType::F32 | ColumnType::Date => Some(4),
-            ColumnType::I64 | ColumnType::U64 | ColumnType::F64 | ColumnType::Timestamp(_) => Some(8),
-            ColumnType::Decimal { precision, .. } if precision <= DECIMAL64_PRECISION_MAX => Some(8),
-            ColumnType::Decimal { .. } => Some(16),
-            ColumnType::List { element, len } => Some(element.len_bytes() * len? as usize),
+        macro_rules! fixed_len_bytes {
+            ([] $($variant:ident $number:ident $value:ident),*) => {
+                match self {
+                    ColumnType::Bool | ColumnType::Text | ColumnType::Bytes => None,
+                    $(ColumnType::$variant => Some(size_of::<$number>()),)*
+                    ColumnType::Date => Some(size_of::<i32>()),
+                    ColumnType::Timestamp(_) => Some(size_of::<i64>()),
+                    ColumnType::Decimal { precision, .. } if precision <= DECIMAL64_PRECISION_MAX => Some(8),
+                    ColumnType::Decimal { .. } => Some(16),
+                    ColumnType::List { element, len } => Some(element.len_bytes() * len? as usize),
+                }
+            };
         }
+        for_each_number!(fixed_len_bytes)
     }
 
     /// The type of numbers that values are stored as: `i32` for a date, `i64` for a timestamp, and otherwise `self`.
@@ -260,53 +264,36 @@ impl TimeUnit {
 impl ElementType {
     /// Returns the element type, or `None` if lists cannot have elements of this type.
     pub fn new(element: ColumnType) -> Option<ElementType> {
-        Some(match element {
-            ColumnType::I8 => ElementType::I8,
-            ColumnType::I16 => ElementType::I16,
-            ColumnType::I32 => ElementType::I32,
-            ColumnType::I64 => ElementType::I64,
-            ColumnType::U8 => ElementType::U8,
-            ColumnType::U16 => ElementType::U16,
-            ColumnType::U32 => ElementType::U32,
-            ColumnType::U64 => ElementType::U64,
-            ColumnType::F32 => ElementType::F32,
-            ColumnType::F64 => ElementType::F64,
-            ColumnType::Date => ElementType::Date,
-            ColumnType::Timestamp(unit) => ElementType::Timestamp(unit),
-            ColumnType::Bool
-            | ColumnType::Text
-            | ColumnType::Bytes
-            | ColumnType::Decimal { .. }
-            | ColumnType::List { .. } => return None,
-        })
+        macro_rules! new {
+            ([] $($variant:ident $number:ident $value:ident),*) => {
+                match element {
+                    $(ColumnType::$variant => Some(ElementType::$variant),)*
+                    ColumnType::Date => Some(ElementType::Date),
+                    ColumnType::Timestamp(unit) => Some(ElementType::Timestamp(unit)),
+                    _ => None,
+                }
+            };
+        }
+        for_each_number!(new)
     }
 
     /// Returns the type of an element as a column type.
     pub fn column_type(self) -> ColumnType {
-        match self {
-            ElementType::I8 => ColumnType::I8,
-            ElementType::I16 => ColumnType::I16,
-            ElementType::I32 => ColumnType::I32,
-            ElementType::I64 => ColumnType::I64,
-            ElementType::U8 => ColumnType::U8,
-            ElementType::U16 => ColumnType::U16,
-            ElementType::U32 => ColumnType::U32,
-            ElementType::U64 => ColumnType::U64,
-            ElementType::F32 => ColumnType::F32,
-            ElementType::F64 => ColumnType::F64,
-            ElementType::Date => ColumnType::Date,
-            ElementType::Timestamp(unit) => ColumnType::Timestamp(unit),
+        macro_rules! column_type {
+            ([] $($variant:ident $number:ident $value:ident),*) => {
+                match self {
+                    $(ElementType::$variant => ColumnType::$variant,)*
+                    ElementType::Date => ColumnType::Date,
+                    ElementType::Timestamp(unit) => ColumnType::Timestamp(unit),
+                }
+            };
         }
+        for_each_number!(column_type)
     }
 
     /// Returns the length of an element in bytes: 1, 2, 4, or 8.
     pub fn len_bytes(self) -> usize {
-        match self {
-            ElementType::I8 | ElementType::U8 => 1,
-            ElementType::I16 | ElementType::U16 => 2,
-            ElementType::I32 | ElementType::U32 | ElementType::F32 | ElementType::Date => 4,
-            ElementType::I64 | ElementType::U64 | ElementType::F64 | ElementType::Timestamp(_) => 8,
-        }
+        self.column_type().fixed_len_bytes().expect("elements have a fixed length")
     }
 }
 
