@@ -220,6 +220,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::protocol::native::{Op, OpNeeds};
 
     #[test]
     fn every_command_is_found_by_its_name_in_any_case() {
@@ -304,5 +305,49 @@ mod tests {
             |text: &str| -> BTreeSet<String> { text.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
         assert_eq!(quoted(all_keys), of(&[KeysNeeded::All, KeysNeeded::Prefix]));
         assert_eq!(quoted(prefix), of(&[KeysNeeded::Prefix]));
+    }
+
+    #[test]
+    fn an_op_needs_no_fewer_keys_than_the_command_of_the_same_lookup() {
+        for op in Op::ALL {
+            let OpNeeds::Command(id, keys) = op.needs() else { continue };
+            match all_commands().find(|spec| spec.id == id).unwrap().keys_needed {
+                KeysNeeded::All | KeysNeeded::Prefix => assert_eq!(keys, KeysNeeded::All, "{op:?}"),
+                KeysNeeded::Named => assert!(matches!(keys, KeysNeeded::Named | KeysNeeded::Some), "{op:?}"),
+                KeysNeeded::None | KeysNeeded::Some => {}
+            }
+        }
+    }
+
+    #[test]
+    fn the_document_of_the_protocol_lists_the_permissions_of_all_ops() {
+        let protocol = include_str!("../../../../docs/PROTOCOL.md");
+        let (_, table) = protocol.split_once("\n| op | Redis command | keys |\n").unwrap();
+        let mut listed = BTreeSet::new();
+        for line in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let (ops, commands): (Vec<&str>, Vec<&str>) =
+                (cells[1].split(", ").collect(), cells[2].split(", ").collect());
+            for (at, op) in ops.iter().enumerate() {
+                let command = commands.get(at).unwrap_or(&commands[0]).trim_matches('`');
+                let keys = cells[3].split_once(',').map_or(cells[3], |(keys, _)| keys);
+                listed.insert(format!("{op}: {command}: {keys}"));
+            }
+        }
+        let name_of = |id: Id| all_commands().find(|spec| spec.id == id).unwrap().written_name();
+        let described = |op: &Op| match op.needs() {
+            OpNeeds::Nothing => format!("{op:?}: none: none"),
+            OpNeeds::Everything => format!("{op:?}: all commands: all"),
+            OpNeeds::Command(id, keys) => {
+                let keys = match keys {
+                    KeysNeeded::None => "none",
+                    KeysNeeded::Named => "the requested key",
+                    KeysNeeded::Some => "at least one permitted key",
+                    KeysNeeded::Prefix | KeysNeeded::All => "all",
+                };
+                format!("{op:?}: {}: {keys}", name_of(id))
+            }
+        };
+        assert_eq!(listed, Op::ALL.iter().map(described).collect());
     }
 }
