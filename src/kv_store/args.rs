@@ -64,10 +64,6 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Returns the server's configuration.
-    ///
-    /// # Errors
-    /// If the server cannot be a node of its cluster, for example because the topology is not valid.
     pub(crate) fn config(self, inherited: Inherited) -> anyhow::Result<Config> {
         Ok(Config {
             cluster: self.cluster.node(&self.published)?,

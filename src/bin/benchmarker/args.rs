@@ -231,10 +231,6 @@ impl Args {
         self.socket.clone().unwrap_or_else(default_address)
     }
 
-    /// Returns the plan of a run.
-    ///
-    /// # Errors
-    /// Fails if the address is invalid, or if an option cannot be used with this address.
     pub(crate) fn plan(&self) -> anyhow::Result<Plan> {
         let socket = self.socket();
         let options = self.server.options(socket.as_os_str()).map_err(anyhow::Error::msg)?;

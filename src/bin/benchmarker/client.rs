@@ -49,9 +49,6 @@ pub(crate) struct Client {
 
 impl Client {
     /// Creates a client for a connection, without sending anything.
-    ///
-    /// # Errors
-    /// Fails if the timer of the schedule cannot be created.
     pub(crate) fn new(stream: AsyncStream, plan: &Plan, table: &Table, number: usize) -> io::Result<Self> {
         Ok(Client {
             stream,
@@ -79,9 +76,6 @@ impl Client {
     }
 
     /// Sends pipelines until the run ends, and adds the counts of each pipeline to the tally.
-    ///
-    /// # Errors
-    /// Returns the reason why the client stopped early.
     pub(crate) async fn run(
         &mut self,
         plan: &Plan,

@@ -68,9 +68,6 @@ pub(crate) enum FloorEncoding {
 
 impl FloorEncoding {
     /// Reads the alignment of the file's records, if the encoding depends on it.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be opened or its header is damaged.
     pub(crate) fn new(protocol: Protocol, path: &Path) -> Result<Self, StoreError> {
         Ok(match protocol {
             Protocol::Native => {
@@ -141,9 +138,6 @@ pub(crate) struct ColumnEncoding {
 
 impl ColumnEncoding {
     /// Creates the encoding of the responses to an op for columns.
-    ///
-    /// # Errors
-    /// Fails if the table has no schema, or does not have a column.
     pub(crate) fn new(op: Op, store: &MappedStore, columns: &[String]) -> anyhow::Result<ColumnEncoding> {
         let Some(schema) = store.schema() else {
             bail!("the table has no schema, but the requests are for columns: pass --db with a typed table");

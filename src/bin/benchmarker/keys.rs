@@ -69,10 +69,6 @@ impl Table {
     /// Encodes a request for each row, and chooses the order of the rows. The seed determines this order, and therefore
     /// also the most frequently requested keys. `zipf_exponent` applies to [`Distribution::Zipf`]. The encoding
     /// determines the op of the requests.
-    ///
-    /// # Errors
-    /// Fails if a row is damaged or malformed, or if the distribution is [`Distribution::Zipf`] and does not support
-    /// this many rows.
     pub(crate) fn new(
         store: MappedStore,
         protocol: Protocol,

@@ -45,9 +45,6 @@ pub(crate) struct Memory {
 
 impl ServerProcess {
     /// Finds the server's process through a connection, and reads how many page faults the process has had so far.
-    ///
-    /// # Errors
-    /// Fails if the connection cannot be made, or if the server's process is in another PID namespace.
     pub(crate) async fn find(socket: &Path, server_user: Option<&str>) -> anyhow::Result<Self> {
         let Address::Unix(path) = Address::parse(socket)? else {
             bail!(

@@ -237,9 +237,6 @@ fn read_hash_head(expected: ResponseHeader, line: &[u8]) -> Option<ResponseHead>
 }
 
 /// Parses the head of the reply to `op`.
-///
-/// # Errors
-/// Fails if the head cannot begin a reply to a command with one key.
 pub(crate) fn read_head(op: Op, expected: ResponseHeader, line: &[u8]) -> Result<ResponseHead, String> {
     let is_hash = matches!(op, Op::Hgetall | Op::Hmget);
     if is_hash && let Some(head) = read_hash_head(expected, line) {

@@ -61,10 +61,7 @@ impl ResponseReader {
         self.counts = Counts::default();
     }
 
-    /// Reads and checks the next received bytes.
-    ///
-    /// # Errors
-    /// Fails if the end of a response cannot be determined, or if bytes follow the last response.
+    /// Reads and checks the next received bytes. Fails if the end of a response cannot be determined.
     pub(crate) fn read(&mut self, mut bytes: &[u8], pipeline: &Pipeline, table: &Table) -> Result<(), String> {
         self.counts.bytes += bytes.len() as u64;
         while !bytes.is_empty() {

@@ -47,10 +47,8 @@ impl Protocol {
         }
     }
 
-    /// Parses the complete head of a response to `op`. Only the reply with a hash depends on the expected header.
-    ///
-    /// # Errors
-    /// Fails if the end of the response cannot be determined.
+    /// Parses the complete head of a response to `op`. Only the reply with a hash depends on the expected header. Fails
+    /// if the end of the response cannot be determined.
     #[inline]
     pub(crate) fn read_head(self, op: Op, expected: ResponseHeader, head: &[u8]) -> Result<ResponseHead, String> {
         match self {

@@ -27,9 +27,6 @@ pub(crate) struct Columns {
 impl Columns {
     /// Returns the columns with these names, or all columns if `chosen` is empty. Returns `None` for a table without a
     /// schema.
-    ///
-    /// # Errors
-    /// An error if a chosen column does not exist or is chosen twice, or if the table has no schema.
     pub(crate) fn new(schema: Option<Arc<Schema>>, chosen: &[String]) -> anyhow::Result<Option<Columns>> {
         let Some(schema) = schema else {
             return match chosen {

@@ -217,10 +217,6 @@ fn notes(info: &Info) -> Vec<String> {
         .collect()
 }
 
-/// Starts a thread.
-///
-/// # Errors
-/// Fails if the thread cannot be started. The message states a remedy.
 pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> anyhow::Result<JoinHandle<T>> {
     thread::Builder::new().spawn(work).context(THREAD_ERROR)
 }
@@ -230,9 +226,6 @@ pub(crate) const THREAD_ERROR: &str = "a thread cannot be started: raise the lim
 
 /// Runs an operation on a new thread, and returns its result, or `None` after the time-out. After a time-out, the
 /// operation continues on its thread until it ends or the process exits.
-///
-/// # Errors
-/// Fails if the thread cannot be started.
 pub(crate) fn run_within<T: Send + 'static>(
     timeout: Duration,
     operation: impl FnOnce() -> T + Send + 'static,
