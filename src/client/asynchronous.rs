@@ -185,13 +185,13 @@ async fn connect_unix(path: &Path, options: &Options, deadline: Deadline) -> Res
 /// bytes as the socket accepts.
 #[derive(Debug)]
 pub struct AsyncStream {
-    pub(super) socket: AsyncSocket,
-    pub(super) tls: Option<Box<TlsSession>>,
+    socket: AsyncSocket,
+    tls: Option<Box<TlsSession>>,
 }
 
 /// A socket that is registered with the tokio runtime.
 #[derive(Debug)]
-pub(super) enum AsyncSocket {
+enum AsyncSocket {
     Unix(UnixStream),
     Tcp(TcpStream),
 }

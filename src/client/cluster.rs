@@ -583,7 +583,7 @@ impl ClusterClient {
 
 /// A topology, and how to reach its nodes. A node is named by its position in the topology.
 #[derive(Debug)]
-pub(super) struct Routes {
+struct Routes {
     pub(super) topology: Topology,
     /// The primary of each slot.
     owners: Box<[u16]>,
@@ -652,12 +652,7 @@ impl Routes {
 
     /// Returns the best node with the slots of a primary that `is_avoided` does not exclude, or the primary if all are
     /// excluded. Also returns whether other nodes are left.
-    pub(super) fn best_node(
-        &self,
-        primary: u16,
-        options: &ClusterOptions,
-        is_avoided: impl Fn(&Address) -> bool,
-    ) -> (u16, bool) {
+    fn best_node(&self, primary: u16, options: &ClusterOptions, is_avoided: impl Fn(&Address) -> bool) -> (u16, bool) {
         // A failed node is the last choice, but still one: the topology may be out of date.
         let is_preferred = |node: &TopologyNode| (node.role == Role::Replica) == options.reads_replicas;
         let badness = |position: &u16| {

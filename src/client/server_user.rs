@@ -134,7 +134,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 ///
 /// Directories are checked in the order in which the kernel visits them, starting at the root. To redirect the path
 /// afterwards, a user would need write permission in one of the checked directories.
-pub(super) fn exposed_directory(path: &Path, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
+fn exposed_directory(path: &Path, trusted: &[u32]) -> io::Result<Option<PathBuf>> {
     walk(PathBuf::from("/"), names_reversed(&std::path::absolute(path)?), trusted)
 }
 

@@ -141,7 +141,7 @@ impl Args {
     }
 
     #[cfg(test)]
-    pub(crate) fn check_command_line(args: &[String]) -> Result<(), String> {
+    fn check_command_line(args: &[String]) -> Result<(), String> {
         let args = command().try_get_matches_from(args).and_then(|matches| Args::from_arg_matches(&matches));
         args.map_err(|error| error.to_string())?.check().map_err(|(_, message)| message)
     }

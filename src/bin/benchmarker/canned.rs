@@ -69,7 +69,7 @@ impl Canned {
         pattern.repeat(BYTES_LEN_MIN.div_ceil(pattern.len()))
     }
 
-    pub(crate) fn pattern_len_bytes(&self) -> usize {
+    fn pattern_len_bytes(&self) -> usize {
         self.starts[self.headers.len()]
     }
 

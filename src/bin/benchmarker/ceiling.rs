@@ -24,7 +24,7 @@ pub(crate) const SERVE_CANNED: &str = "serve-canned";
 
 /// The process of a server that responds without lookups. Dropping the value stops the process, and waits until it has
 /// ended.
-pub(crate) struct CeilingServer {
+struct CeilingServer {
     child: Child,
     socket: PathBuf,
 }

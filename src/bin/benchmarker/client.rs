@@ -206,7 +206,7 @@ impl Client {
 
 const NS_PER_SECOND: u128 = 1_000_000_000;
 
-pub(crate) struct Schedule {
+struct Schedule {
     rate: u64,
     pipeline_requests: usize,
     clients: usize,
@@ -239,7 +239,7 @@ impl Schedule {
     }
 
     /// Returns the scheduled time of the next pipeline, or `None` if this time is not before the end of the run.
-    pub(crate) fn next_due(&self, clock: Clock) -> Option<Instant> {
+    fn next_due(&self, clock: Clock) -> Option<Instant> {
         Some(self.due(self.next_pipeline, clock)).filter(|due| *due < clock.end)
     }
 
@@ -249,7 +249,7 @@ impl Schedule {
 
     /// Returns true if the client is late by at least one pipeline: its next pipeline and the pipeline after it are
     /// both due.
-    pub(crate) fn is_late(&self, now: Instant, clock: Clock) -> bool {
+    fn is_late(&self, now: Instant, clock: Clock) -> bool {
         self.due(self.next_pipeline + self.clients as u64, clock) <= now
     }
 
@@ -273,7 +273,7 @@ impl Schedule {
         Duration::from_secs_f64(self.clients as f64 * self.pipeline_requests as f64 / self.rate as f64)
     }
 
-    pub(crate) async fn wait_until(&self, due: Instant) -> io::Result<()> {
+    async fn wait_until(&self, due: Instant) -> io::Result<()> {
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(());

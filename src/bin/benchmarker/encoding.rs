@@ -156,7 +156,7 @@ impl ColumnEncoding {
         Some(request)
     }
 
-    pub(crate) fn write_hmget(&self, key: Key<'_>, request: &mut Vec<u8>) {
+    fn write_hmget(&self, key: Key<'_>, request: &mut Vec<u8>) {
         let columns = self.projection.schema().columns();
         write!(request, "*{}\r\n$5\r\nHMGET\r\n", 2 + columns.len()).expect("a vector takes all bytes");
         resp::write_key(key, request);

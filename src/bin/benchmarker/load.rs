@@ -210,7 +210,7 @@ async fn send_first(stream: &mut AsyncStream, table: &Table) -> io::Result<()> {
 /// Minimum time between two updates of the displayed rate. The rate is the average since the previous update.
 const RATE_OVER_MIN: Duration = Duration::from_millis(100);
 
-pub(crate) struct LiveLine {
+struct LiveLine {
     bar: Option<ProgressBar>,
     clock: Clock,
     shown_at: Instant,
@@ -224,7 +224,7 @@ impl LiveLine {
         LiveLine { bar, clock, shown_at: clock.measured_from, requests_shown: 0 }
     }
 
-    pub(crate) fn is_shown(&self) -> bool {
+    fn is_shown(&self) -> bool {
         self.bar.is_some()
     }
 
@@ -294,7 +294,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub(crate) fn starting_now(plan: &Plan) -> Self {
+    fn starting_now(plan: &Plan) -> Self {
         let start = Instant::now();
         let measured_from = start + plan.warmup;
         Clock { start, measured_from, end: measured_from + plan.measure }

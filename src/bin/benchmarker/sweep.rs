@@ -23,7 +23,7 @@ const PRECISION: f64 = 0.05;
 const PIPELINES_MIN: f64 = 100.0;
 
 #[derive(Serialize)]
-pub(crate) struct SweepStep {
+struct SweepStep {
     rate: u64,
     requests_per_second: f64,
     p99_us: f64,

@@ -181,7 +181,7 @@ fn check_len(text: &[u8], min_bytes: usize) -> Result<&[u8], ClientError> {
 
 /// Parses a key of this kind. `min_bytes` is the minimum length of a byte key: 0 for a bound of a range, otherwise 1.
 /// Like `baker`, this function rejects a `+` before a number, which Rust's `parse` accepts.
-pub(crate) fn parse_key(kind: KeyKind, text: &[u8], min_bytes: usize) -> anyhow::Result<Key<'_>> {
+fn parse_key(kind: KeyKind, text: &[u8], min_bytes: usize) -> anyhow::Result<Key<'_>> {
     if kind == KeyKind::Bytes {
         return Ok(Key::Bytes(check_len(text, min_bytes)?));
     }
@@ -196,7 +196,7 @@ pub(crate) fn parse_key(kind: KeyKind, text: &[u8], min_bytes: usize) -> anyhow:
 }
 
 /// Decodes the escapes that `escape_ascii` writes, and `\0`.
-pub(crate) fn unescape(text: &[u8]) -> anyhow::Result<Cow<'_, [u8]>> {
+fn unescape(text: &[u8]) -> anyhow::Result<Cow<'_, [u8]>> {
     if !text.contains(&b'\\') {
         return Ok(Cow::Borrowed(text));
     }

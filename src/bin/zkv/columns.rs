@@ -106,7 +106,7 @@ pub(crate) fn line_text(cell: &Value<'_>) -> String {
 /// A cell in JSON: a number, a Boolean, null, a string, or an array. Decimals, dates, and timestamps are strings,
 /// because a JSON number would lose digits of a decimal in most readers. `NaN`, `inf`, and `-inf` are strings, too.
 /// Bytes must be UTF-8.
-pub(crate) struct JsonCell<'a>(pub(crate) Value<'a>);
+struct JsonCell<'a>(pub(crate) Value<'a>);
 
 impl Serialize for JsonCell<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -268,7 +268,7 @@ fn write_counts(
 }
 
 /// Two schemas, and counts of the rows in which their columns differ.
-pub(crate) struct TypedDiff {
+struct TypedDiff {
     a: Columns,
     b: Columns,
     /// The columns that both tables have.
@@ -325,11 +325,11 @@ impl TypedDiff {
         Ok(Some(TypedDiff { a: columns_a, b: columns_b, common, schema_changes }))
     }
 
-    pub(crate) fn are_schemas_equal(&self) -> bool {
+    fn are_schemas_equal(&self) -> bool {
         self.schema_changes.is_empty()
     }
 
-    pub(crate) fn write_schema_text(&self, output: &mut impl Write) -> io::Result<()> {
+    fn write_schema_text(&self, output: &mut impl Write) -> io::Result<()> {
         for SchemaChange { column, a, b, .. } in &self.schema_changes {
             let name = shown(column);
             match (a, b) {
@@ -341,7 +341,7 @@ impl TypedDiff {
         Ok(())
     }
 
-    pub(crate) fn write_schema_json(&self, output: &mut impl Write) -> io::Result<()> {
+    fn write_schema_json(&self, output: &mut impl Write) -> io::Result<()> {
         self.schema_changes.iter().try_for_each(|change| write_json_line(output, change))
     }
 
@@ -375,7 +375,7 @@ impl TypedDiff {
         Ok(changed)
     }
 
-    pub(crate) fn write_counts_text(&self, output: &mut impl Write) -> io::Result<()> {
+    fn write_counts_text(&self, output: &mut impl Write) -> io::Result<()> {
         let changed = self.common.iter().filter(|column| column.changed_rows > 0);
         changed.map(|column| (shown(&column.name), column.changed_rows)).try_for_each(|(name, rows)| {
             let unit = if rows == 1 { "row" } else { "rows" };
@@ -399,14 +399,14 @@ impl Serialize for ChangedRows<'_> {
 }
 
 /// A cell that differs. The value is `None` in a table without the row.
-pub(crate) struct ChangedCell<'r> {
+struct ChangedCell<'r> {
     name: &'r str,
     a: Option<Value<'r>>,
     b: Option<Value<'r>>,
 }
 
 /// Writes the name of each cell, and, if `values` is true, its values.
-pub(crate) fn write_cells_text(output: &mut impl Write, cells: &[ChangedCell<'_>], values: bool) -> io::Result<()> {
+fn write_cells_text(output: &mut impl Write, cells: &[ChangedCell<'_>], values: bool) -> io::Result<()> {
     for ChangedCell { name, a, b } in cells {
         let is_changed = a.is_some() && b.is_some();
         if values || is_changed {
@@ -423,7 +423,7 @@ pub(crate) fn write_cells_text(output: &mut impl Write, cells: &[ChangedCell<'_>
 }
 
 /// The values of cells in one of the tables, as a JSON object.
-pub(crate) struct JsonCells<'c> {
+struct JsonCells<'c> {
     pub(crate) cells: &'c [ChangedCell<'c>],
     pub(crate) is_a: bool,
 }
@@ -440,7 +440,7 @@ impl Serialize for JsonCells<'_> {
     }
 }
 
-pub(crate) fn names<'c>(cells: &[ChangedCell<'c>]) -> Vec<&'c str> {
+fn names<'c>(cells: &[ChangedCell<'c>]) -> Vec<&'c str> {
     cells.iter().map(|cell| cell.name).collect()
 }
 

@@ -221,7 +221,7 @@ struct ValueLenStatistics {
 }
 
 #[derive(Serialize)]
-struct Bin {
+pub(crate) struct Bin {
     least: u64,
     most: u64,
     rows: u64,
@@ -259,7 +259,7 @@ impl ValueLenStatistics {
 }
 
 #[derive(Serialize)]
-pub(crate) struct SchemaReport {
+struct SchemaReport {
     /// The schema's ID, as 16 hexadecimal digits.
     id: String,
     key_name: Option<String>,

@@ -153,7 +153,7 @@ fn write_count(count: u64) -> anyhow::Result<bool> {
 
 /// The format of rows, and whether keys, values, or both are written.
 #[derive(Clone, Copy)]
-pub(crate) struct RowFormat {
+struct RowFormat {
     format: Format,
     only: Option<Part>,
     terminator: &'static [u8],
@@ -163,7 +163,7 @@ pub(crate) struct RowFormat {
 
 impl RowFormat {
     /// Returns the requested format of rows. The default is CSV.
-    pub(crate) fn for_rows(args: &OutputArgs) -> RowFormat {
+    fn for_rows(args: &OutputArgs) -> RowFormat {
         let terminator = if args.null { &b"\0"[..] } else { b"\n" };
         RowFormat { format: args.format.unwrap_or(Format::Csv), only: args.only, terminator, names_columns: false }
     }
@@ -171,7 +171,7 @@ impl RowFormat {
     /// Returns the requested format for the lookup of a single key. The default is the unchanged value, with a line end
     /// only on a terminal, or in a typed table, the names and values of the columns. Unless an option selects keys or
     /// values, CSV and JSON write the whole row, and other formats write only the value.
-    pub(crate) fn for_value(args: &OutputArgs) -> RowFormat {
+    fn for_value(args: &OutputArgs) -> RowFormat {
         let format = args.format.unwrap_or(Format::Raw);
         let rows = RowFormat { format, ..RowFormat::for_rows(args) };
         match format {
@@ -186,7 +186,7 @@ impl RowFormat {
     }
 }
 
-pub(crate) struct RowWriter {
+struct RowWriter {
     format: RowFormat,
     /// Standard output. It is opened when the first row is written, because the first key determines whether CSV fields
     /// must be quoted.
@@ -206,11 +206,11 @@ impl RowWriter {
         RowWriter { format, stdout: None, columns: None, row_count: 0 }
     }
 
-    pub(crate) fn set_columns(&mut self, columns: Option<Columns>) {
+    fn set_columns(&mut self, columns: Option<Columns>) {
         self.columns = columns;
     }
 
-    pub(crate) fn writes_values(&self) -> bool {
+    fn writes_values(&self) -> bool {
         self.format.only != Some(Part::Keys)
     }
 

@@ -80,7 +80,7 @@ pub(crate) trait Table {
 }
 
 /// Calls `visit` with each of these rows in the direction of the scan, until the limit of the scan is reached.
-pub(crate) fn visit_rows<E: Into<anyhow::Error>>(
+fn visit_rows<E: Into<anyhow::Error>>(
     scan: &Scan<'_>,
     mut rows: impl DoubleEndedIterator<Item = Result<OwnedRow, E>>,
     visit: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>,

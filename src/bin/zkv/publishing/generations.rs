@@ -133,7 +133,7 @@ impl<'a> Listed<'a> {
 pub(super) const PINS_MAX: u64 = 1000;
 
 #[derive(Serialize)]
-pub(super) struct PinReport {
+struct PinReport {
     pub(super) number: u64,
     #[serde(flatten)]
     pub(super) pin: Pin,
