@@ -7,7 +7,7 @@
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, Write};
 
-/// Returns whether a character could mislead a reader, so that it is escaped.
+/// Returns whether a character must be escaped, because it could mislead a reader.
 pub fn is_escaped(char: char) -> bool {
     char.is_control()
         || matches!(char,

@@ -155,7 +155,7 @@ pub struct Store {
     common: Box<[u8]>,
     /// The levels of the fence tree.
     tree_levels: TreeLevels,
-    /// The pages of the index that were recently found in memory, if lookups may have to wait for the disk.
+    /// Pages of the index that were recently in memory. Used only if lookups may have to wait for the disk.
     #[cfg(feature = "server")]
     recent_pages: RecentPages,
     /// The schema, if the table is typed.

@@ -193,7 +193,7 @@ impl Store {
         }
     }
 
-    /// Returns the lane with which the search for a neighbor of a key begins.
+    /// Returns the first lane of a search for a key's neighbor.
     #[inline(always)]
     pub(super) fn lane_of_neighbor(&self, key: Key<'_>, side: Side) -> Lane {
         let head = key.head(self.common.len());

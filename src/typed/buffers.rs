@@ -261,7 +261,7 @@ impl ColumnValues {
                 }
             };
         }
-        for_each_number!(push)
+        for_each_number!(push);
     }
 
     /// Returns the number of values.
