@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::mapped::owned;
-use super::typed::{self, TypedLookupError};
+use super::typed::{self, TypedLookupError, VisitValues};
 use super::{LookupError, MappedRows, MappedStore, Rows, Side, Store};
 use crate::format::key::{Key, KeyKind};
 use crate::format::{KeyBounds, OwnedKey, Row};
@@ -15,8 +15,6 @@ use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, OwnedRow, Projection
 pub(crate) type LentRow<'s> = Result<Option<(Key<'s>, &'s [u8])>, LookupError>;
 /// Rows that a store lends.
 pub(crate) type LentRows<'s> = Result<Rows<'s>, LookupError>;
-/// Visits the value of each key of a batch.
-pub(crate) type VisitValues<'a> = &'a mut dyn FnMut(&mut dyn FnMut(Option<&[u8]>)) -> Result<(), LookupError>;
 /// A key and its value, as a table `T` returns them.
 type RowOf<'t, T> = (<T as Lookup>::Key<'t>, <T as Lookup>::Value<'t>);
 

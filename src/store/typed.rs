@@ -7,7 +7,6 @@ use std::fmt;
 
 use thiserror::Error;
 
-use super::lookup::VisitValues;
 use super::{Lookup, LookupError, Store};
 use crate::format::key::Key;
 use crate::typed::{ColumnBuffers, ColumnError, FromRow, MatrixNumber, MatrixPlan, RowReader, TypedRow};
@@ -90,6 +89,9 @@ impl<T> fmt::Debug for StructRows<'_, T> {
         f.debug_struct("StructRows").field("schema", &self.store.schema_ref()).finish_non_exhaustive()
     }
 }
+
+/// Visits the value of each key of a batch.
+pub(crate) type VisitValues<'a> = &'a mut dyn FnMut(&mut dyn FnMut(Option<&[u8]>)) -> Result<(), LookupError>;
 
 /// Looks rows up, one at a time. Calls `visit` with each row, until it fails.
 fn each_row(

@@ -6,7 +6,8 @@ use super::{Direct, DirectSnapshot};
 use crate::Lookup;
 use crate::format::key::{Key, KeyKind};
 use crate::format::{KeyBounds, OwnedKey, Row};
-use crate::store::lookup::{LentRow, LentRows, VisitValues};
+use crate::store::lookup::{LentRow, LentRows};
+use crate::store::typed::VisitValues;
 use crate::store::{LookupError, MappedRows, Side, Store, TypedLookupError, impl_lookup_by_copies, owned};
 use crate::typed::{OwnedRow, Schema, TypedRow};
 
