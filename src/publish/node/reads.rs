@@ -132,9 +132,10 @@ impl NodeMachine {
             return None;
         }
         let problem = format!(
-            "the store does not have manifest {}, but this node serves generation {serving}: the store returned an older \
-             state, or the manifest or the whole table was deleted: check the URL and the store, and restore or publish \
-             what is missing. Only if the table was created again, empty the cache and start again to serve the new one",
+            "the store does not have manifest {}, but this node serves generation {serving}: the store returned an \
+             older state, or the manifest or the whole table was deleted: check the URL and the store, and restore \
+             or publish what is missing. Only if the table was created again, empty the cache and start again to \
+             serve the new one",
             newest.max(serving)
         );
         Some(PublishError::NoGeneration { url: self.options.url.clone(), problem })
