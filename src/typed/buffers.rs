@@ -222,7 +222,8 @@ impl ColumnValues {
                     $(ColumnType::$variant => ColumnValues::$variant(Vec::new()),)*
                     ColumnType::Decimal { .. } => ColumnValues::Decimal(Vec::new()),
                     ColumnType::List { element, .. } => {
-                        ColumnValues::List { elements: Box::new(Self::of_type(element.column_type())), ends: Vec::new() }
+                        let elements = Box::new(Self::of_type(element.column_type()));
+                        ColumnValues::List { elements, ends: Vec::new() }
                     }
                     _ => ColumnValues::Data { data: Vec::new(), ends: Vec::new() },
                 }
