@@ -150,8 +150,8 @@ pub enum FormatError {
     },
     /// The tree above the fences does not match the fences.
     #[error(
-        "entry {entry} of level {level} of the fence tree is {found:016x}, where {expected:016x} was expected: damaged or \
-         forged"
+        "entry {entry} of level {level} of the fence tree is {found:016x}, where {expected:016x} was expected: \
+         damaged or forged"
     )]
     FenceTree {
         /// The level, counted from 0, the lowest level first.

@@ -88,8 +88,8 @@ impl Store {
         self.map.begin_read(start + range.start.min(len_bytes)..start + range.end.min(len_bytes));
     }
 
-    /// Begins to read rows from the disk, and the rows between their fences and them. Reads all fences at the same time,
-    /// and waits for them.
+    /// Begins to read rows from the disk, and the rows between their fences and them. Reads all fences at the same
+    /// time, and waits for them.
     #[cfg(feature = "server")]
     pub(crate) fn begin_reads_of_rows(&self, rows: &[usize]) {
         rows.iter().for_each(|row| self.begin_read_of_fence(row / FENCE_ROWS));
@@ -115,8 +115,8 @@ impl Store {
         self.index().offsets_bytes(items, key_of)
     }
 
-    /// Like [`Store::get_while`], but begins to read the records of [`BATCH_KEYS`] keys before it looks them up, so that
-    /// the reads overlap.
+    /// Like [`Store::get_while`], but begins to read the records of [`BATCH_KEYS`] keys before it looks them up, so
+    /// that the reads overlap.
     pub(super) fn get_cold_while<'s, 'k, K>(
         &'s self,
         keys: &[K],
@@ -155,8 +155,8 @@ impl Store {
         })
     }
 
-    /// Begins to read the rows next to keys from the disk. Reads all fences of these rows at the same time, and waits for
-    /// them.
+    /// Begins to read the rows next to keys from the disk. Reads all fences of these rows at the same time, and waits
+    /// for them.
     pub(super) fn begin_neighbor_reads<'k>(&self, keys: impl Iterator<Item = (Key<'k>, Side)>, gate: impl Gate) {
         let lane = |(key, side)| (self.lane_of_neighbor(key, side), side);
         let (mut lanes, sides): (Vec<Lane>, Vec<Side>) = keys.map(lane).filter(|(lane, _)| lane.bound > 0).unzip();

@@ -68,8 +68,8 @@ impl StoreError {
 pub enum LookupError {
     /// The key is not of the table's kind.
     #[error(
-        "keys of this table are {held}, but the requested key is of another kind, {asked}: request a key of the table's \
-         kind, or bake a table with keys of the requested kind"
+        "keys of this table are {held}, but the requested key is of another kind, {asked}: request a key of the \
+         table's kind, or bake a table with keys of the requested kind"
     )]
     KeyKind {
         /// The kind of the table's keys.

@@ -362,7 +362,8 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Like [`Index::offset_bytes`], but verifies the place's block first. Returns [`NO_RECORD`] if the block is damaged.
+    /// Like [`Index::offset_bytes`], but verifies the place's block first. Returns [`NO_RECORD`] if the block is
+    /// damaged.
     #[inline(never)]
     fn verified_offset_bytes(&self, slot: usize) -> u64 {
         match slot != NO_SLOT && self.store.is_place_intact(self.epoch, slot) {
