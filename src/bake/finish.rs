@@ -19,7 +19,7 @@ use super::gather::Gathered;
 use super::index::{self, FinishError};
 use super::keys::Keys;
 use super::old_table::{self, OldTable};
-use super::options::{Duplicates, Verify};
+use super::options::Duplicates;
 use super::place::{Cancel, NewFile, PlaceError};
 use super::report::{Progress, Report, Stage, StageClock};
 use super::shards::{ShardReport, Shards, path_of};
@@ -105,7 +105,7 @@ impl Finish<'_, '_> {
         // A table that must not replace the old one is rejected before the index is built.
         self.check_replacement(&tables)?;
         // Releases the memory of the sorted rows before the index is built, unless a full verification needs them.
-        let parts = (self.context.options.verify == Verify::Full).then_some(parts);
+        let parts = self.context.options.compare_rows.then_some(parts);
         self.context.check_canceled()?;
         let indexed = self.index(tables)?;
         self.context.check_canceled()?;

@@ -61,7 +61,7 @@ pub use input::Input;
 pub use input::{Compression, InputFacts, RowPiece};
 pub use keys::Keys;
 use old_table::{OldTable, check_base};
-pub use options::{Duplicates, Format, Options, TypedColumns, Verify};
+pub use options::{Duplicates, Format, Options, TypedColumns};
 use parse::RowUnit;
 pub use place::Cancel;
 use place::NewFile;
@@ -241,7 +241,7 @@ fn bake_to(
     // A stream writes rows before all rows have been read, so three options rule it out. With `Auto`, the kind and
     // order of keys are unknown until the last row. A full verification needs the sorted rows again. With a base, the
     // rows of the base must be merged with the rows of the inputs. A stream also writes only one file.
-    let can_stream = options.keys != Keys::Auto && options.verify != Verify::Full && base.is_none();
+    let can_stream = options.keys != Keys::Auto && !options.compare_rows && base.is_none();
     let stream = match output {
         Output::File(path) if can_stream => Some(SortedStream::new(path, file, &context)?),
         _ => None,

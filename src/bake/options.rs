@@ -26,17 +26,6 @@ pub enum Duplicates {
     Last,
 }
 
-/// Selects how thoroughly a bake verifies a new file before this file replaces the output. In every case, the bake also
-/// reads the whole new file back and verifies its checksums.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verify {
-    /// Look up every key, or a sample of the keys if the index does not fit into memory.
-    #[default]
-    Sample,
-    /// In addition to [`Verify::Sample`], compare every row with the sorted row that it was written from.
-    Full,
-}
-
 /// The options of a bake.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -88,8 +77,10 @@ pub struct Options {
     pub threads: Option<NonZero<usize>>,
     /// The folder for temporary files. The default is the output's folder.
     pub temp_dir: Option<PathBuf>,
-    /// How thoroughly the bake verifies the new file.
-    pub verify: Verify,
+    /// Whether the bake compares every row of the new file with the sorted row that it was written from. In every case,
+    /// before the file replaces the output, the bake reads it back, verifies its checksums, and looks up every key, or a
+    /// sample of the keys if the index does not fit into memory.
+    pub compare_rows: bool,
     /// The rules that the new table must satisfy to replace the table at the output's path.
     pub replace: ReplaceRules,
     /// The handle that can cancel the bake from another thread.

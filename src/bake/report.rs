@@ -182,8 +182,8 @@ pub enum Progress {
         /// The length of the file.
         bytes_total: u64,
     },
-    /// The bake compares the rows of the new file with the sorted rows, as [`Verify::Full`](super::Verify::Full)
-    /// requires.
+    /// The bake compares the rows of the new file with the sorted rows: see
+    /// [`Options::compare_rows`](super::Options::compare_rows).
     Compare {
         /// The number of rows compared.
         rows: u64,

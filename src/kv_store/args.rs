@@ -15,10 +15,8 @@ use zero_kv::cli::generate;
 use zero_kv::cli::values::{parse_count, parse_size, parse_u32};
 use zero_kv::client::SOCKET_VARIABLE;
 use zero_kv::cluster::NodeAddress;
-use zero_kv::server::{
-    Check, ClusterNode, Config, ForeignKeys, Inherited, Limits, MetricsAddress, Server, SocketAccess,
-};
-use zero_kv::store::{Memory, OpenOptions};
+use zero_kv::server::{ClusterNode, Config, ForeignKeys, Inherited, Limits, MetricsAddress, Server, SocketAccess};
+use zero_kv::store::{Memory, OpenOptions, Verify};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
 
 use super::published::PublishedArgs;
@@ -68,8 +66,13 @@ impl Args {
         Ok(Config {
             cluster: self.cluster.node(&self.published)?,
             memory: self.file.memory.into(),
-            open: OpenOptions { warm: self.file.warm, lock: self.file.lock, ..OpenOptions::default() },
-            check: self.file.verify.into(),
+            open: OpenOptions {
+                verify: self.file.verify.when_opened(),
+                warm: self.file.warm,
+                lock: self.file.lock,
+                ..OpenOptions::default()
+            },
+            verify_in_background: self.file.verify == VerifyArg::Background,
             canaries: self.file.canary,
             replace: self.replace.rules(),
             lease: !self.file.no_lease,
@@ -129,7 +132,7 @@ pub(crate) struct FileArgs {
     canary: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum VerifyArg {
     /// On first access to the block
     Touch,
@@ -139,12 +142,11 @@ enum VerifyArg {
     Full,
 }
 
-impl From<VerifyArg> for Check {
-    fn from(arg: VerifyArg) -> Check {
-        match arg {
-            VerifyArg::Touch => Check::Touch,
-            VerifyArg::Background => Check::Background,
-            VerifyArg::Full => Check::Full,
+impl VerifyArg {
+    fn when_opened(self) -> Verify {
+        match self {
+            VerifyArg::Touch | VerifyArg::Background => Verify::Touch,
+            VerifyArg::Full => Verify::Full,
         }
     }
 }

@@ -14,34 +14,21 @@ use super::state::ForeignKeys;
 use super::table::{Plan, Source};
 use crate::DEFAULT_SOCKET;
 use crate::replace::ReplaceRules;
-use crate::store::{Memory, OpenOptions, Verify};
+use crate::store::{Memory, OpenOptions};
 
 /// The default time for which a worker, after each response, polls for requests instead of sleeping: about the time
 /// that the kernel takes to wake a sleeping thread.
 pub const SPIN: Duration = Duration::from_micros(50);
-
-/// When the server verifies the blocks of a file against their checksums.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Check {
-    /// Verifies each block when a request first reads it.
-    #[default]
-    Touch,
-    /// Verifies each block when a request first reads it, and all other blocks in the background while the file is
-    /// served.
-    Background,
-    /// Verifies all blocks before the file is served.
-    Full,
-}
 
 /// The configuration of a server: the listening sockets, and how files are opened and checked.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// How files are held in memory: see [`Memory`].
     pub memory: Memory,
-    /// The options for opening files. Their field `verify` is ignored: `check` decides when blocks are verified.
+    /// The options for opening files.
     pub open: OpenOptions,
-    /// When blocks are verified against their checksums.
-    pub check: Check,
+    /// Whether blocks that no request has read are verified in the background while the file is served.
+    pub verify_in_background: bool,
     /// The path of a canary file, which lists keys, each with the digest of its expected value. A table is served only
     /// if all canaries match. Even without canaries, the server looks up a sample of the table's rows before it serves
     /// the table.
@@ -101,10 +88,13 @@ pub struct Config {
 impl Config {
     /// Returns the file to serve and the checks that it must pass.
     pub(super) fn source(&self, db: &Path) -> Source {
-        let verify = if self.check == Check::Full { Verify::Full } else { Verify::Touch };
-        let options = OpenOptions { verify, ..self.open.clone() };
-        let (background, canaries) = (self.check == Check::Background, self.canaries.clone());
-        let plan = Plan { memory: self.memory, options, background, canaries, replace: self.replace.clone() };
+        let plan = Plan {
+            memory: self.memory,
+            options: self.open.clone(),
+            background: self.verify_in_background,
+            canaries: self.canaries.clone(),
+            replace: self.replace.clone(),
+        };
         let direct = self.direct && self.cluster.is_none();
         Source { path: db.to_path_buf(), plan, watch: self.watch, direct, cluster: self.cluster.clone() }
     }
@@ -127,7 +117,7 @@ impl Default for Config {
         Config {
             memory: Memory::default(),
             open: OpenOptions::default(),
-            check: Check::default(),
+            verify_in_background: false,
             canaries: None,
             replace: ReplaceRules::default(),
             lease: true,

@@ -64,7 +64,7 @@ use crate::direct::{BEAT_EVERY, Board};
 use crate::store::survive_bus_errors;
 #[doc(hidden)]
 pub use cluster::{ClusterError, ClusterNode};
-pub use config::{Check, Config, SPIN};
+pub use config::{Config, SPIN};
 pub use limits::Limits;
 use limits::OtherSockets;
 use listen::Acceptor;

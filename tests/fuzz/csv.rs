@@ -12,7 +12,7 @@ use std::path::Path;
 use zero_kv::Lookup;
 use zero_kv::bake::{
     self, BadRows, BakeError, Column, Duplicates, Format, Input, Keys, MEMORY_MIN_BYTES, Options, Report, RowFault,
-    ValueSpec, Verify,
+    ValueSpec,
 };
 use zero_kv::{Key, KeyKind, Store};
 
@@ -93,7 +93,7 @@ fn options(source: &mut Source<'_>) -> Options {
         _ => ValueSpec::Unnamed,
     };
     options.slots = source.one_in(4).then(|| source.slots());
-    options.verify = [Verify::Sample, Verify::Full][source.below(2)];
+    options.compare_rows = source.below(2) == 1;
     options
 }
 

@@ -10,9 +10,7 @@ use std::path::Path;
 
 use zero_kv::Lookup;
 use zero_kv::Store;
-use zero_kv::bake::{
-    self, BadRows, BakeError, Column, Duplicates, Format, Options, RowFault, TypedColumns, parse_types,
-};
+use zero_kv::bake::{BadRows, BakeError, Column, Duplicates, Format, Options, RowFault, TypedColumns, parse_types};
 use zero_kv::store::{OpenOptions, Verify};
 use zero_kv::typed::{RowEncoder, TextParser, TypedRow, Value, write_text};
 
@@ -71,7 +69,7 @@ fn options(source: &mut Source<'_>, declared: Option<&str>) -> Options {
     options.key = Some(Column::Name("id".to_owned()));
     options.duplicates = Duplicates::Last;
     options.bad_rows = BadRows::Skip { file: None, max: u64::MAX };
-    options.verify = [bake::Verify::Sample, bake::Verify::Full][source.below(2)];
+    options.compare_rows = source.below(2) == 1;
     let mut typed = TypedColumns::default();
     typed.types = declared.map_or_else(Vec::new, |types| parse_types(types).expect("types"));
     options.typed = Some(typed);

@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use super::{Bench, DELETED, Rows, csv, key, options};
 use crate::Lookup;
-use crate::bake::{BakeError, Duplicates, Keys, Options, RowFault, Verify};
+use crate::bake::{BakeError, Duplicates, Keys, Options, RowFault};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::ALIGN_BYTES;
 use crate::slots::{SLOT_COUNT, SlotRange};
@@ -200,7 +200,7 @@ fn check(case: &Case, coverage: &Coverage) {
     let texts: Vec<String> = inputs.iter().map(csv_of).collect();
     let mut options = Options { duplicates: case.duplicates, slots: case.slots, ..options(case.keys) };
     // `Full` compares every row, and therefore keeps the sorted rows until the end.
-    options.verify = if case.threads == 4 { Verify::Full } else { Verify::Sample };
+    options.compare_rows = case.threads == 4;
     if let Some(base) = &case.base {
         bench.write_table("base.db", kind, base, case.base_align_bytes);
         options.base = Some(bench.path("base.db"));

@@ -14,7 +14,7 @@ use crate::bake::place::NewFile;
 use crate::bake::sort::sorted_rows::{RowOrigins, TableRecords};
 use crate::bake::sort::{ExtentOwner, Tally};
 use crate::bake::table::RecordsWriter;
-use crate::bake::{BakeError, Duplicates, Input, Keys, Options, ShardReport, Shards, Verify, index};
+use crate::bake::{BakeError, Duplicates, Input, Keys, Options, ShardReport, Shards, index};
 use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::fence::Fence;
@@ -335,8 +335,7 @@ fn each_shard_is_the_file_of_a_bake_of_its_rows() {
         let bench = Bench::new(memory_bytes, threads);
         for keys in [Keys::U64, Keys::Bytes, Keys::Auto] {
             let kind = if keys == Keys::Bytes { KeyKind::Bytes } else { KeyKind::U64 };
-            let verify = if threads == 2 { Verify::Full } else { Verify::Sample };
-            let options = Options { verify, ..options(keys) };
+            let options = Options { compare_rows: threads == 2, ..options(keys) };
             let reports = bench.bake_shards(&text_of(&rows), Shards::Count(5), &options).unwrap();
             let slots: Vec<String> = reports.iter().map(|shard| shard.slots.to_string()).collect();
             assert_eq!(slots, ["0-3275", "3276-6552", "6553-9829", "9830-13106", "13107-16383"]);

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, CommandFactory, Parser, Subcommand, ValueEnum};
 use zero_kv::DEFAULT_FILE;
 use zero_kv::bake::{
-    BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Shards, TypedColumns, ValueSpec, Verify, parse_types,
+    BadRows, Cancel, Column, Duplicates, Format, Keys, Options, Shards, TypedColumns, ValueSpec, parse_types,
 };
 use zero_kv::cli::args::{GenerationArgs, ReplaceArgs, parse_url};
 use zero_kv::cli::examples::{CommandExamples, add_examples};
@@ -219,8 +219,8 @@ pub(crate) struct OutputArgs {
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_FILE)]
     pub(crate) output: PathBuf,
     /// Choose how the file is checked before it is put in place
-    #[arg(long, value_name = "HOW", default_value = "sample", value_parser = one_of(VERIFY))]
-    verify: Verify,
+    #[arg(long, value_name = "HOW", default_value = "sample", action = ArgAction::Set, value_parser = one_of(VERIFY))]
+    verify: bool,
     #[command(flatten)]
     replace: ReplaceArgs,
     /// Write a JSON report to this file; `-` is standard output
@@ -293,17 +293,10 @@ const DUPLICATES: &Choices<Duplicates> = &[
     ("last", "Keep the last row", Duplicates::Last),
 ];
 
-const VERIFY: &Choices<Verify> = &[
-    (
-        "sample",
-        "Verify all checksums, and look up all keys, or a sample if the index does not fit into memory",
-        Verify::Sample,
-    ),
-    (
-        "full",
-        "Like sample; also compare every row of the file with the sorted row that it was written from",
-        Verify::Full,
-    ),
+/// Whether every row is compared.
+const VERIFY: &Choices<bool> = &[
+    ("sample", "Verify all checksums, and look up all keys, or a sample if the index does not fit into memory", false),
+    ("full", "Like sample; also compare every row of the file with the sorted row that it was written from", true),
 ];
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -476,7 +469,7 @@ impl RowArgs {
 
 impl OutputArgs {
     fn fill(&self, options: &mut Options) {
-        options.verify = self.verify;
+        options.compare_rows = self.verify;
         options.replace = self.replace.rules();
     }
 }

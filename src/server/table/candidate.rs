@@ -299,8 +299,9 @@ mod tests {
 
     use super::*;
     use crate::bake::{self, Options};
-    use crate::server::{Check, Config};
+    use crate::server::Config;
     use crate::store::Pace;
+    use crate::store::Verify;
 
     const VALUE: &[u8] = b"the value of key 7";
 
@@ -329,8 +330,8 @@ mod tests {
         });
         let canaries = folder.path().join("canaries");
         std::fs::write(&canaries, format!("7,{:032x}\n8,absent\n", crate::canary::value_digest(VALUE))).unwrap();
-        let mut config = Config { check: Check::Full, canaries: Some(canaries), ..Config::default() };
-        config.open.pace = pace;
+        let mut config = Config { canaries: Some(canaries), ..Config::default() };
+        config.open = OpenOptions { verify: Verify::Full, pace, ..OpenOptions::default() };
         let checked = config.source(&db).plan.open(&db, Replaces::Nothing);
         let call_count = call_count.load(Ordering::Relaxed);
         (checked, call_count)
