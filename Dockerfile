@@ -10,11 +10,14 @@
 # The socket is in the volume zero-kv. Other containers mount this volume and run as user or
 # group 65532: see "As a service" in docs/operations/service.md.
 FROM rust:1-bookworm AS build
+# BuildKit sets it to the processor of the image.
+ARG TARGETARCH
 WORKDIR /zero-kv
 COPY . .
 # BuildKit keeps the crates and the compiled dependencies in caches, so that a build after a change compiles only this
-# package.
-RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/zero-kv/target \
+# package. Images for several processors are built at the same time, each with a cache of its own.
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/zero-kv/target,id=zero-kv-target-$TARGETARCH \
     cargo build --profile dist --locked --features full --bin kv_store --bin baker --bin zkv \
     && mkdir -p /root-of-image/run/zero-kv /root-of-image/data /root-of-image/cache \
     && install -D -s -t /root-of-image/usr/bin target/dist/kv_store target/dist/baker target/dist/zkv
