@@ -164,8 +164,8 @@ extern "C" fn repair(_signal: c_int, info: *mut siginfo_t, _context: *mut c_void
     let fault = unsafe { &*info };
     // SAFETY: A fault has an address.
     let address = unsafe { fault.si_addr() }.addr();
-    // SAFETY: The page belongs to the mapping of `assert_reads_zeros`, which keeps it mapped and expects zeros.
     let page = address - address % page_len_bytes();
+    // SAFETY: The page belongs to the mapping of `assert_reads_zeros`, which keeps it mapped and expects zeros.
     assert!(unsafe { replace_with_zeros(&(page..page + page_len_bytes())) });
 }
 
