@@ -1,5 +1,5 @@
-//! Determines how much memory this process can use, within the limits of the machine and of control groups, and how long
-//! its pages are.
+//! Determines how much memory this process can use, within the limits of the machine and of control groups, and how
+//! long its pages are.
 //!
 //! In: files of `/proc`, and files of the memory controller of control groups (version 1 or 2). Out: the total memory,
 //! and the memory that is available now. A process is subject to the limits of its own control group and of all groups
@@ -200,8 +200,8 @@ pub(crate) fn huge_page_len_bytes() -> usize {
     })
 }
 
-/// The length of the shortest huge page of any system. Memory is padded to whole pages of this length, but not of longer
-/// ones, which would waste up to 512 MiB.
+/// The length of the shortest huge page of any system. Memory is padded to whole pages of this length, but not of
+/// longer ones, which would waste up to 512 MiB.
 pub(crate) const SHORT_HUGE_PAGE_LEN_BYTES: usize = 2 << 20;
 
 #[cfg(test)]

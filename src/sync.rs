@@ -7,8 +7,8 @@
 //!
 //! # Pairs of memory orderings
 //! Everything that several threads or processes access without a lock, and why each load finds what it must find. x86
-//! reorders only a store and a later load, so a missing pair shows first on Arm. A pair is checked by a model, or by the
-//! written reason.
+//! reorders only a store and a later load, so a missing pair shows first on Arm. A pair is checked by a model, or by
+//! the written reason.
 //!
 //! | written | the store, and what precedes it | read | the load, and what follows it | checked by |
 //! |---|---|---|---|---|
@@ -69,9 +69,10 @@ pub fn unpoisoned<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T
 
 /// A request that threads make of one other thread, such as to wake up and to examine something.
 ///
-/// The thread calls [`Pending::take`] and then examines. It sees what every requester wrote before [`Pending::request`],
-/// unless that requester finds that no request is pending, and sends a wake-up. Both sides change the flag in one atomic
-/// operation: with a plain load or store, a requester could find a request pending whose taker has already examined.
+/// The thread calls [`Pending::take`] and then examines. It sees what every requester wrote before
+/// [`Pending::request`], unless that requester finds that no request is pending, and sends a wake-up. Both sides change
+/// the flag in one atomic operation: with a plain load or store, a requester could find a request pending whose taker
+/// has already examined.
 #[derive(Debug, Default)]
 pub(crate) struct Pending(AtomicBool);
 

@@ -78,8 +78,8 @@ pub struct Options {
     /// The folder for temporary files. The default is the output's folder.
     pub temp_dir: Option<PathBuf>,
     /// Whether the bake compares every row of the new file with the sorted row that it was written from. In every case,
-    /// before the file replaces the output, the bake reads it back, verifies its checksums, and looks up every key, or a
-    /// sample of the keys if the index does not fit into memory.
+    /// before the file replaces the output, the bake reads it back, verifies its checksums, and looks up every key, or
+    /// a sample of the keys if the index does not fit into memory.
     pub compare_rows: bool,
     /// The rules that the new table must satisfy to replace the table at the output's path.
     pub replace: ReplaceRules,

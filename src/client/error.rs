@@ -60,8 +60,8 @@ pub enum ClientError {
     },
     /// The server accepted the connection, and closed it before sending a response.
     #[error(
-        "{server}: the server closed the connection without a response: it does not allow this user, it has its maximum \
-         number of connections, or it is stopping: see the log of kv_store{}",
+        "{server}: the server closed the connection without a response: it does not allow this user, it has its \
+         maximum number of connections, or it is stopping: see the log of kv_store{}",
         closed_hint(server)
     )]
     Refused {

@@ -118,7 +118,8 @@ impl RobustList {
         unsafe { list.write(layout) };
         set_robust_list(list)?;
         let registered = RobustList { _memory: memory };
-        // An emulator can accept the list and never read it. Clients would then trust a lease of a server that has ended.
+        // An emulator can accept the list and never read it. Clients would then trust a lease of a server that has
+        // ended.
         match robust_list()? == list.cast_const() {
             true => Ok(registered),
             false => Err(io::Error::new(io::ErrorKind::Unsupported, "the system ignores lists of robust futexes")),

@@ -2,13 +2,13 @@
 //!
 //! A block is verified against its checksum on first access and stays trusted until the file changes. The checksum
 //! itself is in a block of the section of block sums, which is verified first, against the root. The time between two
-//! changes of the file is an epoch. After a change, no block is trusted until the root has been verified again. Then the
-//! next trusted epoch begins, with every block unverified.
+//! changes of the file is an epoch. After a change, no block is trusted until the root has been verified again. Then
+//! the next trusted epoch begins, with every block unverified.
 //!
-//! In a **copying** epoch, changes of the file cannot be detected, so the pages of a block are copied before the block is
-//! verified, and only copies are trusted. A batch may have read a page before another thread replaced it by its copy.
-//! Each verified copy therefore changes the value of [`Epoch`], and a batch is correct only if the value is the one with
-//! which the batch began.
+//! In a **copying** epoch, changes of the file cannot be detected, so the pages of a block are copied before the block
+//! is verified, and only copies are trusted. A batch may have read a page before another thread replaced it by its
+//! copy. Each verified copy therefore changes the value of [`Epoch`], and a batch is correct only if the value is the
+//! one with which the batch began.
 //!
 //! Reasons and evidence: `docs/decisions/verified-blocks.md`.
 
@@ -275,9 +275,9 @@ impl Blocks {
         self.tags.get(block).is_some_and(|tag| tag.load(Ordering::Relaxed) == epoch.tag())
     }
 
-    /// Verifies one block, after the block of checksums that has its checksum. Returns `true` if both blocks are intact.
-    /// Returns `false` if one of them is damaged, if the epoch is distrusted, or if this thread had already reached its
-    /// limit on verification work.
+    /// Verifies one block, after the block of checksums that has its checksum. Returns `true` if both blocks are
+    /// intact. Returns `false` if one of them is damaged, if the epoch is distrusted, or if this thread had already
+    /// reached its limit on verification work.
     pub(super) fn verify_block(&self, epoch: Epoch, data: &BlockData<'_>, block: usize) -> bool {
         let sums = &self.numbers.sums;
         if self.is_verified(epoch, block) {
@@ -331,7 +331,8 @@ impl Blocks {
         if !verification::begin_copy() {
             return false;
         }
-        // The checksum is in a verified block of this copying epoch, if this epoch has not ended, which is checked below.
+        // The checksum is in a verified block of this copying epoch, if this epoch has not ended, which is checked
+        // below.
         let Some((bytes, sum)) = block_and_sum() else {
             self.note_damaged(block);
             return false;
@@ -356,9 +357,9 @@ impl Blocks {
         is_intact
     }
 
-    /// Copies the blocks of a run of records at once, which needs fewer mappings than one copy per block. `len_bytes` is
-    /// the length of the range that a lookup needs. Returns `false` if the copies of a range of this length would take too
-    /// much memory.
+    /// Copies the blocks of a run of records at once, which needs fewer mappings than one copy per block. `len_bytes`
+    /// is the length of the range that a lookup needs. Returns `false` if the copies of a range of this length would
+    /// take too much memory.
     #[cold]
     fn copy_records(&self, epoch: Epoch, data: &BlockData<'_>, blocks: &Range<usize>, len_bytes: usize) -> bool {
         let is_pending = || blocks.clone().any(|block| !self.is_verified(epoch, block));
@@ -440,7 +441,8 @@ impl Blocks {
     #[inline(always)]
     pub(super) fn accept(&self, epoch: Epoch, is_unchanged: impl FnOnce() -> bool) -> bool {
         // Orders the reads of tags and of the file's bytes before all reads that decide whether the bytes are right: of
-        // the lease, the clock, the file's times, faults, and the epoch. A system call is not a fence on all processors.
+        // the lease, the clock, the file's times, faults, and the epoch. A system call is not a fence on all
+        // processors.
         fence(Ordering::Acquire);
         // In a distrusted epoch, every lookup failed, so the batch has no bytes of the file.
         if (epoch.is_distrust() || is_unchanged()) && self.epoch() == epoch {
@@ -450,8 +452,8 @@ impl Blocks {
         false
     }
 
-    /// Begins a trusted epoch after a distrusted one, in which only copies of blocks are trusted if `is_copying` is set.
-    /// Returns `false` if the current epoch is not distrusted.
+    /// Begins a trusted epoch after a distrusted one, in which only copies of blocks are trusted if `is_copying` is
+    /// set. Returns `false` if the current epoch is not distrusted.
     pub(super) fn trust_again(&self, is_copying: bool) -> bool {
         let epoch = self.epoch();
         let _tagging = self.tagging.write().unwrap_or_else(PoisonError::into_inner);
@@ -502,8 +504,8 @@ fn unverified_tags(count: usize) -> io::Result<Box<[AtomicU8]>> {
     const { assert!(NEVER == 0) };
     <[AtomicU8]>::new_box_zeroed_with_elems(count).map_err(|_| {
         let message = format!(
-            "no memory for {count} bytes, the verification state of as many blocks: free some memory, or raise the limit \
-             (`ulimit -v`)"
+            "no memory for {count} bytes, the verification state of as many blocks: free some memory, or raise the \
+             limit (`ulimit -v`)"
         );
         io::Error::new(io::ErrorKind::OutOfMemory, message)
     })

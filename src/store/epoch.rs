@@ -2,10 +2,10 @@
 
 /// The time between two changes of a file: see [`Store::epoch`](super::Store::epoch).
 ///
-/// Bits 0 to 7 are the tag of the epoch. Tags are numbered in order, and repeat after 254 epochs: no epoch has the tag 0,
-/// or the tag 1, which would follow it. In epochs with odd tags, the file is trusted; in epochs with even tags, every block
-/// counts as damaged. Bit 8 is set in copying epochs. Bits 9 to 63 count the epochs and, in copying epochs, the copies that
-/// were verified. This count does not wrap around in the lifetime of a process.
+/// Bits 0 to 7 are the tag of the epoch. Tags are numbered in order, and repeat after 254 epochs: no epoch has the tag
+/// 0, or the tag 1, which would follow it. In epochs with odd tags, the file is trusted; in epochs with even tags,
+/// every block counts as damaged. Bit 8 is set in copying epochs. Bits 9 to 63 count the epochs and, in copying epochs,
+/// the copies that were verified. This count does not wrap around in the lifetime of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch(pub(super) u64);
 

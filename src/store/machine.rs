@@ -36,8 +36,8 @@ pub(crate) trait Task {
     fn run(self) -> Self::Output;
 }
 
-/// Runs a task. If the processor has AVX2, BMI2, and MOVBE, as almost all x86-64 processors since 2015 have, runs a copy
-/// of the task's code that the compiler built for these instructions.
+/// Runs a task. If the processor has AVX2, BMI2, and MOVBE, as almost all x86-64 processors since 2015 have, runs a
+/// copy of the task's code that the compiler built for these instructions.
 #[inline(always)]
 pub(crate) fn run_with_new_instructions<T: Task>(task: T) -> T::Output {
     #[cfg(target_arch = "x86_64")]

@@ -20,7 +20,8 @@ use memmap2::Mmap;
 use super::sealed;
 use super::stamp::WatchedFile;
 
-/// The number of bytes of a file that a thread reads at a time. A multiple of the length of every page that is not huge.
+/// The number of bytes of a file that a thread reads at a time. A multiple of the length of every page that is not
+/// huge.
 const PART_LEN_BYTES: usize = 8 << 20;
 
 /// All bytes of a file, read-only.

@@ -126,8 +126,8 @@ pub enum StepKind {
 }
 
 impl Step {
-    /// Returns whether the table was copied, and less of it is in huge pages than could be. If a huge page has more than
-    /// 2 MiB, the end of a copy is in ordinary pages.
+    /// Returns whether the table was copied, and less of it is in huge pages than could be. If a huge page has more
+    /// than 2 MiB, the end of a copy is in ordinary pages.
     pub fn lacks_huge_pages(&self) -> bool {
         let expected_len_bytes = expected_in_huge_pages(self.len_bytes, huge_page_len_bytes() as u64);
         self.kind == StepKind::Copied && self.huge_len_bytes < expected_len_bytes

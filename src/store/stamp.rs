@@ -9,9 +9,9 @@
 //! after bytes are read, nobody changed the bytes meanwhile. In addition, [`guard`](super::guard) counts pages that
 //! could not be read.
 //!
-//! A process can restore the modification time after a write, but not the change time. The change time also changes when
-//! somebody changes the file's names or permissions, so if it alone has changed, the bytes may or may not have changed.
-//! See [`Store::begin_batch`](super::Store::begin_batch).
+//! A process can restore the modification time after a write, but not the change time. The change time also changes
+//! when somebody changes the file's names or permissions, so if it alone has changed, the bytes may or may not have
+//! changed. See [`Store::begin_batch`](super::Store::begin_batch).
 //!
 //! File systems store times with a limited resolution, so a write shortly after another write may not change the times.
 //! A file is therefore not trusted until its modification time is [settled](super::settling): until every further write
@@ -95,8 +95,9 @@ pub struct WatchedFile {
 
 /// What is known of the [`Stamp`] with which the file was last trusted.
 ///
-/// The stamp is stored after the epoch of the earlier stamp has ended. A batch that loads the new stamp, although it began
-/// before, must find that its epoch has ended. The loads are therefore not relaxed, and precede the load of the epoch.
+/// The stamp is stored after the epoch of the earlier stamp has ended. A batch that loads the new stamp, although it
+/// began before, must find that its epoch has ended. The loads are therefore not relaxed, and precede the load of the
+/// epoch.
 #[derive(Debug)]
 pub(super) struct TrustedStamp {
     /// The stamp's hash, or another number if further changes of the file may leave the stamp as it is.
@@ -222,8 +223,8 @@ impl WatchedFile {
         Ok(())
     }
 
-    /// Returns the current stamp if every further write to the file will change its modification time, or if changes are
-    /// detected without the stamp.
+    /// Returns the current stamp if every further write to the file will change its modification time, or if changes
+    /// are detected without the stamp.
     pub(super) fn settled_stamp(&self) -> io::Result<Option<Stamp>> {
         let stamp = self.stamp()?;
         let is_settled = !self.is_examined() || unsettled_for(system_time(stamp.modified), SystemTime::now()).is_none();

@@ -189,9 +189,9 @@ impl DirectSnapshot {
         self.0.is_current()
     }
 
-    /// Returns false if a change of the table's file was detected or cannot be ruled out. `docs/operations/serve.md` lists
-    /// the changes that are not detected. If the file's names or permissions have just changed, waits until every further
-    /// change can be detected, usually for up to 50 ms.
+    /// Returns false if a change of the table's file was detected or cannot be ruled out. `docs/operations/serve.md`
+    /// lists the changes that are not detected. If the file's names or permissions have just changed, waits until every
+    /// further change can be detected, usually for up to 50 ms.
     pub fn is_unchanged(&self) -> bool {
         self.0.table.has_unchanged_file()
     }

@@ -151,7 +151,8 @@ impl TransferConnection {
             if is_truncated {
                 return Err(direct_error(
                     path,
-                    "this process has no free descriptors, or the server sent more than two: raise the limit (ulimit -n)",
+                    "this process has no free descriptors, or the server sent more than two: raise the limit \
+                     (ulimit -n)",
                 ));
             }
             if len_bytes == 0 {
@@ -233,8 +234,8 @@ fn open(table: &File, path: &Path, options: &DirectOptions) -> Result<Store, Cli
     {
         return Err(direct_error(
             path,
-            "the transferred table has holes, and reading them would take memory that the server did not fill: replace the \
-             server's file with a copy without holes, or serve it from a disk",
+            "the transferred table has holes, and reading them would take memory that the server did not fill: replace \
+             the server's file with a copy without holes, or serve it from a disk",
         ));
     }
     let open = OpenOptions { verify: Verify::Touch, ..options.open.clone() };

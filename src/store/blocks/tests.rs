@@ -159,7 +159,8 @@ fn a_range_beyond_the_end_is_damaged() {
     }
 }
 
-/// A file with blocks in each section: 3 of records, 1 of fences, 1 of the fence tree, 1 of pilots, 2 of places, and an empty schema.
+/// A file with blocks in each section: 3 of records, 1 of fences, 1 of the fence tree, 1 of pilots, 2 of places, and an
+/// empty schema.
 struct Indexed {
     sections: [Vec<u8>; 6],
     sums: Vec<U64>,

@@ -145,8 +145,9 @@ fn is_guarded(address: usize) -> bool {
 /// Maps zeros over a range. Returns `false` if the system cannot do this.
 ///
 /// # Safety
-/// The range must be within one read-only mapping of a file that a [`Guarded`] owns until this function returns. Some of
-/// its pages may be copies (`page_copies.rs`). The pages stay readable, but their bytes change, which all code that reads a mapped file through `Map` must expect.
+/// The range must be within one read-only mapping of a file that a [`Guarded`] owns until this function returns. Some
+/// of its pages may be copies (`page_copies.rs`). The pages stay readable, but their bytes change, which all code that
+/// reads a mapped file through `Map` must expect.
 unsafe fn replace_with_zeros(range: &Range<usize>) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
     let start = ptr::without_provenance_mut(range.start);

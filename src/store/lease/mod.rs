@@ -293,8 +293,8 @@ impl<F: Leasable> Lease<F> {
         (number != 0).then(|| io::Error::from_raw_os_error(number))
     }
 
-    /// Takes a lease, if none was ever taken and the system grants one. Then calls `is_unchanged`, and releases the lease
-    /// if the result is `false`. Does not retake a lost lease: see [`Lease::retake`].
+    /// Takes a lease, if none was ever taken and the system grants one. Then calls `is_unchanged`, and releases the
+    /// lease if the result is `false`. Does not retake a lost lease: see [`Lease::retake`].
     pub(super) fn take(&self, is_unchanged: impl FnOnce() -> bool) {
         if !self.file.are_leases_on() {
             return;

@@ -114,8 +114,8 @@ impl Map {
         }
         // SAFETY: `MADV_DONTNEED` discards the contents of a private mapping, but a shared mapping of a file only loses
         // its page table entries: a read through `bytes`, now or later, finds the file's bytes again. `watched` shows
-        // that `memory` is a shared mapping, made by `Mmap::map` and never written to, and that no page of it is a copy.
-        // The range is inside the mapping, and so are the whole pages to which the system extends the range.
+        // that `memory` is a shared mapping, made by `Mmap::map` and never written to, and that no page of it is a
+        // copy. The range is inside the mapping, and so are the whole pages to which the system extends the range.
         let released = unsafe {
             self.memory().unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
         };
