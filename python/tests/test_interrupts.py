@@ -15,17 +15,19 @@ from support import PROGRAMS, cluster_of, serving
 
 # Each program prints "begun", makes calls until a signal arrives, and prints "stopped" if it was KeyboardInterrupt.
 PROGRAM = """
-import itertools, sys, numpy, pyarrow, zero_kv
+import itertools, os, signal, sys, time, numpy, pyarrow, zero_kv
 path, socket = sys.argv[1:3]
 ids = numpy.arange(10_000_000, dtype=numpy.uint64)
 table = zero_kv.open(path, verify="touch")
 client = zero_kv.Client(socket) if socket else None
 def begun():
     print("begun", flush=True)
-def forever(call):
-    begun()
-    while True:
-        call()
+def stop(process):
+    os.kill(process, signal.SIGSTOP)
+    tasks = [f"/proc/{process}/task/{task}/stat" for task in os.listdir(f"/proc/{process}/task")]
+    # Until all threads have stopped, the process may still respond.
+    while any(open(task).read().rpartition(")")[2].split()[0] != "T" for task in tasks):
+        time.sleep(0.001)
 try:
     {statement}
 except KeyboardInterrupt:
@@ -98,8 +100,8 @@ def test_ctrl_c_ends_the_wait_for_a_node_that_hangs(tmp_path: pathlib.Path) -> N
     zero_kv.bake({1: "a"}, tmp_path / "table.db")
     with cluster_of(tmp_path / "table.db", 1) as cluster:
         address, node = cluster.addresses()[0], cluster.servers["p0"].process.pid
-        connect = f"import os, signal; client = zero_kv.ClusterClient({address!r}, timeout=600)"
-        calls = f"os.kill({node}, signal.SIGSTOP); begun(); client.get(1)"
+        connect = f"client = zero_kv.ClusterClient({address!r}, timeout=600)"
+        calls = f"stop({node}); begun(); client.get(1)"
         assert interrupt(f"{connect}; {calls}", tmp_path / "table.db", "") == "stopped\n"
 
 
