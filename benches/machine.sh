@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Tests and measures a machine on which Zero-KV has not been tested, for example one with another processor, and writes a
-# report: facts about the machine, tests whose outcome depends on the order of memory accesses, repeated for some time, and
-# the benches of lookups.
+# Tests and measures a machine on which Zero-KV has not been tested, for example one with another processor, and writes
+# a report: facts about the machine, tests whose outcome depends on the order of memory accesses, repeated for some
+# time, and the benches of lookups.
 #
-# benches/machine.sh [SECONDS]   writes target/machine-report.txt. The tests are repeated for SECONDS (default 300); builds
-#                                and benches take about 15 minutes more. Needs only Rust
+# benches/machine.sh [SECONDS]   writes target/machine-report.txt. Unit tests and tests of clients are repeated for
+#                                SECONDS (default 300), and then tests of swaps and of damaged files run for SECONDS;
+#                                builds and benches take about 15 minutes more. Needs Rust, a C compiler, Git, lscpu,
+#                                and free
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -195,7 +195,7 @@ pub(crate) fn huge_page_len_bytes() -> usize {
     static LEN_BYTES: OnceLock<usize> = OnceLock::new();
     *LEN_BYTES.get_or_init(|| {
         let text = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").unwrap_or_default();
-        // A kernel without huge pages has no such file. Its pages are then aligned as if there were short ones.
+        // A kernel without huge pages has no such file. Memory is then padded as for the shortest huge pages.
         text.trim_end().parse().ok().filter(|len: &usize| len.is_power_of_two()).unwrap_or(SHORT_HUGE_PAGE_LEN_BYTES)
     })
 }

@@ -1,5 +1,5 @@
-//! Atomic types and locks for code that is tested with loom, a function that locks a mutex, and a function that runs a
-//! loom test.
+//! Atomic types and locks for code that is tested with loom, requests between threads, a function that locks a mutex,
+//! and a function that runs a loom test.
 //!
 //! With `--cfg loom`, tests use loom's types instead of std's. The tests in modules named `models` then run the code
 //! with every interleaving of threads (up to a maximum number of preemptions) and every reordering that the memory
@@ -16,7 +16,7 @@
 //! | epoch | `Blocks::end_epoch` (AcqRel), before the stamp is trusted again | at the end of a batch | `Blocks::epoch` (Acquire), after the fence in `Blocks::accept` and the load of the trusted stamp | `blocks` |
 //! | trusted stamp, faults | `TrustedStamp::set` (Release), after the epoch has ended | at the end of a batch | `TrustedStamp` (Acquire), before the load of the epoch | `blocks` |
 //! | bytes of the file | by another process, after it changed the file's times | by a lookup (plain loads) | fence (Acquire) in `Blocks::accept`, then fstat or statx | `blocks`; the kernel changes times before bytes |
-//! | zeros in place of a missing page | `guard::patch`: the fault is counted, then a fence (Release), then mmap | by a lookup (plain loads) | fence (Acquire) in `Blocks::accept`, then `Guarded::faults` (Acquire) | `blocks`, with a store in place of mmap |
+//! | zeros in place of a missing page | `guard::patch`: the fault is counted, then a fence (Release), then mmap | by a lookup (plain loads) | fence (Acquire) in `Blocks::accept`, then `Guarded::faults` (Acquire) | `blocks`, with a Release store in place of the fence and of mmap |
 //! | tag of a block | swap (Release), after the checksum was compared, under the lock `tagging` | before a lookup reads the block | relaxed: the tag only says that the block need not be verified again; a change of the block's bytes ends the epoch, which the batch finds | `blocks` |
 //! | tag of a copied block, count of its section | swap and update (Release), after the value of the epoch was changed | before a lookup reads the copy | relaxed; then the fence in `Blocks::accept` and the load of the epoch | the fence pairs with the Release; all updates of a count are read-modify-writes, so it pairs with each of them |
 //! | tag of a group | Release, after the values of the epoch of its copies were loaded (Acquire) | before a long value is read | relaxed; then as for a copied block | as for a copied block |
@@ -27,6 +27,7 @@
 //! | clock | | at the end of a batch | after the Acquire load of the deadline | a clock that is read some ns early is within the margin of half a second: see `lease` |
 //! | state and deadline in the shared page | `Words` (SeqCst), under `Board::writing`: the deadline, then the state | by a direct client | `Words::standing_since`: fence (Acquire), deadline and owner, fence, state, fence | `words` |
 //! | owner word | by the kernel, before it releases the files of a process that ends | by a direct client | as above | `words`; see `direct/owner.rs` |
+//! | magic and time namespace in the shared page | SeqCst, before the page's descriptor is sent | by a direct client | relaxed, after the descriptor was received | never written again; the kernel's lock of the socket |
 //! | heartbeat in the shared page | `Board::beat` | by the thread of a direct client | relaxed: a counter on its own | only its change counts |
 //! | waiting tasks of the shared page | `Board::wake`: the state is stored, then the lock `waiting` taken | `Waiter::wait` | the lock is taken, then the state loaded | the task's entry is found, or the lock orders the store before the load |
 //! | ranges of mappings | `Entry::occupy` (fence Release, then Release), `Ranges::push` (AcqRel) | by the handler of SIGBUS | `Entry::range` (Acquire, then fence Acquire), `Ranges::iter` (Acquire) | `ranges` |
@@ -38,6 +39,7 @@
 //! | versions of users and of the view | Release, after the new value was stored | by connections | Acquire, before the value is loaded | message passing; a connection that reads the old version reads it again in its next turn |
 //! | count of cold reads | `fetch_sub` (AcqRel), then the waker is taken | `ColdWait::poll` | the waker is stored, then Acquire | the lock of the waker orders them, as for waiting tasks |
 //! | whether leases are taken | Release, after SIGIO is handled | before a lease is taken | Acquire | message passing |
+//! | outcome and number of the last reload | the outcome, under its lock, then the number (relaxed) | by Info | the number (relaxed), then the outcome, under its lock | if Info locks the outcome first, its load of the number precedes the store |
 //! | activity of connections, liveness, counters, limits | relaxed | by reports and limits | relaxed | each is one number on its own; an evicted connection without a waker is aborted |
 //!
 //! These modules have orderings other than relaxed: `direct/board`, `direct/owner`, `direct/page`, `direct/words`,

@@ -6,7 +6,7 @@
 //! `input` opens and decompresses inputs. `parse` cuts them into pieces and parses the pieces into rows, and `row`
 //! parses the keys. `feed` and `gather` run these stages on several threads, and pass the parsed rows of each piece to
 //! `sort`, or to `stream` if the rows arrive sorted. `combine` merges all sorted rows, including the rows of an
-//! `old_table`, and writes them as records (`table`). `index` builds the index, `verify` reads the file back, and
+//! `old_table`, and writes them as records (`table`). `index` builds the index, `finish` reads the file back, and
 //! `place` renames it. `finish` calls the stages from `combine` on.
 
 mod bad_rows;

@@ -117,8 +117,8 @@ impl Store {
     }
 
     /// Begins another attempt at a rejected batch, like [`Store::begin_batch`]. If lookups copy pages, no thread copies
-    /// more pages until the second result is dropped. A lookup that needs another copy is
-    /// then interrupted, as by the [`VerificationLimit`](verification::VerificationLimit); any other lookup is correct.
+    /// more pages until the second result is dropped. A lookup that needs another copy is then interrupted, as by the
+    /// [`VerificationLimit`](verification::VerificationLimit); any other lookup is correct.
     pub(crate) fn begin_batch_again(&self) -> (Epoch, Option<FixedCopies<'_>>) {
         let begun = self.begin_batch();
         let file = self.watched_file().filter(|_| begun.is_copying() && !verification::has_fixed_copies());

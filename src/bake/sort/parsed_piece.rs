@@ -163,7 +163,7 @@ impl ParsedPiece {
     }
 }
 
-/// The allocation unit of large arenas: the length of a huge page, where huge pages are short.
+/// The allocation unit of large arenas: the length of the shortest huge page of any system.
 pub(in crate::bake) const LARGE_LEN_BYTES: usize = SHORT_HUGE_PAGE_LEN_BYTES;
 /// The allocation unit of small arenas.
 const SMALL_LEN_BYTES: usize = 64 << 10;

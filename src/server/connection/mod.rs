@@ -2,7 +2,7 @@
 //!
 //! All connections of a worker share its buffers. Between turns, a connection keeps only requests that are incomplete
 //! or not answered yet, and responses that the client has not received. While a client does not receive its responses,
-//! the connection reads further requests up to a limit ([`read_ahead`]), but answers them only when there is room for
+//! the connection reads further requests up to a limit (`read_ahead`), but answers them only when there is room for
 //! their responses.
 
 mod buffers;

@@ -1,5 +1,5 @@
 //! The work that is left after a pass has executed a part of a command. The work is continued by the module that began
-//! it: `acl`, `clients`, `commands`, `hashes`, `keyspace`, `kill`, `permission`, `routing`, or `strings`.
+//! it: `acl`, `clients`, `cluster`, `commands`, `hashes`, `keyspace`, or `strings`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
