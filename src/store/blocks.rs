@@ -331,12 +331,6 @@ impl Blocks {
         if !verification::begin_copy() {
             return false;
         }
-        // The checksum is in a verified block of this copying epoch, if this epoch has not ended, which is checked
-        // below.
-        let Some((bytes, sum)) = block_and_sum() else {
-            self.note_damaged(block);
-            return false;
-        };
         let mut copies = copier.lock();
         if !copies.is_in(epoch) {
             return false;
@@ -346,6 +340,12 @@ impl Blocks {
             self.distrust(self.epoch());
             return false;
         }
+        // The checksum is in a block whose copy was verified and tagged under this lock in this epoch. It is read under the
+        // lock, too: a processor could otherwise have read it before the tag, from the original page.
+        let Some((bytes, sum)) = block_and_sum() else {
+            self.note_damaged(block);
+            return false;
+        };
         if !copier.copy(&mut copies, bytes) {
             return false;
         }

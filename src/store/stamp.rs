@@ -31,7 +31,7 @@ use super::lease::{Lease, LeaseState, Proof, Writers};
 use super::page_copies::{Copier, CopyableMapping, LockedCopies};
 use super::settling::{SETTLE, SETTLE_COARSE, unsettled_for};
 use super::{Pace, file_system, sealed};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// A time as fstat returns it: seconds and nanoseconds.
 type FileTime = [u64; 2];
@@ -69,6 +69,14 @@ impl Stamp {
 fn mix(hash: u64, number: u64) -> u64 {
     let hash = (hash ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     hash ^ (hash >> 32)
+}
+
+/// Returns the state of a file that `examine` reads with a system call. The file's bytes that are read afterward, such as
+/// the root of the block sums, are no older than this state: a system call is not a fence on all processors.
+pub(super) fn examined<T>(examine: impl FnOnce() -> T) -> T {
+    let state = examine();
+    fence(Ordering::Acquire);
+    state
 }
 
 fn system_time([seconds, ns]: FileTime) -> SystemTime {
@@ -335,6 +343,10 @@ impl WatchedFile {
 
     /// Returns the current stamp of the file. If the kernel may report a cached time, asks the file system itself.
     pub(super) fn stamp(&self) -> io::Result<Stamp> {
+        examined(|| self.read_stamp())
+    }
+
+    fn read_stamp(&self) -> io::Result<Stamp> {
         let (len_bytes, modified, changed) = if self.may_cache_times {
             let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
             let stat = statx(self.file(), "", flags, StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::CTIME)?;

@@ -117,13 +117,17 @@ impl DirectState {
     fn watch(&self, wake_receiver: &UnixStream, connection: TransferConnection) {
         let (mut connection, mut pause) = (Some(connection), RETRY_PAUSE_MIN);
         let mut heartbeat = Heartbeat::read(&self.current.load());
+        let wait = |server: Option<&TransferConnection>, pause| {
+            let woken = wait(wake_receiver, server.map(TransferConnection::stream), pause);
+            // Every wait consumes the wake-ups, and ends the request before the thread examines what lookups have found.
+            self.wake.take();
+            woken
+        };
         loop {
-            let woken = wait(wake_receiver, connection.as_ref().map(TransferConnection::stream), pause);
+            let woken = wait(connection.as_ref(), pause);
             if let WakeReason::Closed = woken {
                 return;
             }
-            // Before the thread examines what lookups have found.
-            self.wake.take();
             heartbeat.update(&self.current.load());
             connection = match (connection, woken) {
                 (Some(connection), WakeReason::Response) => {
@@ -144,7 +148,7 @@ impl DirectState {
                     // If lookups keep reading an unreadable memory page of the file, this pause limits how often the
                     // thread reconnects.
                     if let WakeReason::Lookup = woken
-                        && let WakeReason::Closed = wait(wake_receiver, None, RETRY_PAUSE_MIN)
+                        && let WakeReason::Closed = wait(None, RETRY_PAUSE_MIN)
                     {
                         return;
                     }

@@ -7,7 +7,7 @@ use loom::thread;
 
 use super::{BlockData, BlockNumbers, Blocks, Epoch};
 use crate::format::checksum::{block_sum, root_of};
-use crate::store::stamp::TrustedStamp;
+use crate::store::stamp::{TrustedStamp, examined};
 use crate::sync::check_model;
 
 const BAKED: u8 = 7;
@@ -58,9 +58,9 @@ impl Table {
 
     /// Trusts the file again, as `Store::look_again` does if the index is intact.
     fn look_again(&self) {
-        let stamp = self.modified.load(Ordering::Acquire);
+        let stamp = examined(|| self.modified.load(Ordering::Relaxed));
         if self.blocks.epoch() != Blocks::of_records(0).unwrap().epoch()
-            && self.modified.load(Ordering::Acquire) == stamp
+            && examined(|| self.modified.load(Ordering::Relaxed)) == stamp
         {
             self.trusted.set(stamp, stamp, 0);
             self.blocks.trust_again(false);
@@ -229,5 +229,57 @@ fn zeros_in_place_of_a_missing_page_are_not_accepted() {
         });
         assert!([None, Some(BAKED)].contains(&table.batch()));
         thread.join().unwrap();
+    });
+}
+
+/// A file whose root is read again after a change. The only byte of its records has the checksum of the root's byte.
+struct RootTable {
+    table: Arc<Table>,
+    root: AtomicU8,
+    /// The modification time of the last write that ended some time ago: see `WatchedFile::settled_stamp`.
+    settled: AtomicU64,
+}
+
+impl RootTable {
+    /// Overwrites the file with another intact table, whose root is another one.
+    fn write(&self) {
+        self.table.modified.fetch_add(1, Ordering::AcqRel);
+        self.root.store(OVERWRITTEN, Ordering::Release);
+        self.table.byte.store(OVERWRITTEN, Ordering::Release);
+        self.settled.store(2, Ordering::Release);
+    }
+
+    /// Does what `Store::look_again` does: takes a settled stamp, verifies the root, and trusts the file.
+    fn look_again(&self) {
+        let load = || (self.table.modified.load(Ordering::Relaxed), self.settled.load(Ordering::Relaxed));
+        let (stamp, settled) = examined(load);
+        if stamp == settled && self.root.load(Ordering::Relaxed) == BAKED && self.table.blocks.epoch().is_distrust() {
+            self.table.trusted.set(stamp, stamp, 0);
+            self.table.blocks.trust_again(false);
+        }
+    }
+
+    fn batch(&self) -> Option<u8> {
+        let blocks = &self.table.blocks;
+        let epoch = blocks.epoch();
+        let record = [self.table.byte.load(Ordering::Relaxed)];
+        let sums = [block_sum(&[self.root.load(Ordering::Relaxed)])];
+        let is_intact = blocks.are_verified(epoch, 0, 1) || blocks.verify_records(epoch, &record, &sums, 0, 1);
+        let copied = self.table.byte.load(Ordering::Relaxed);
+        (is_intact && blocks.accept(epoch, || self.table.is_unchanged())).then_some(copied)
+    }
+}
+
+/// The file is overwritten by another table while a thread rechecks it.
+#[test]
+fn a_root_that_was_read_before_a_change_does_not_make_the_changed_file_trusted() {
+    check_model(3, || {
+        let table = Arc::new(RootTable { table: Table::new(), root: AtomicU8::new(BAKED), settled: AtomicU64::new(1) });
+        table.table.blocks.distrust(table.table.blocks.epoch());
+        let writing = Arc::clone(&table);
+        let writer = thread::spawn(move || writing.write());
+        table.look_again();
+        writer.join().unwrap();
+        assert!([None, Some(BAKED)].contains(&table.batch()));
     });
 }
