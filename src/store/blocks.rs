@@ -340,8 +340,8 @@ impl Blocks {
             self.distrust(self.epoch());
             return false;
         }
-        // The checksum is in a block whose copy was verified and tagged under this lock in this epoch. It is read under the
-        // lock, too: a processor could otherwise have read it before the tag, from the original page.
+        // The checksum is in a block whose copy was verified and tagged under this lock in this epoch. It is read under
+        // the lock, too: a processor could otherwise have read it before the tag, from the original page.
         let Some((bytes, sum)) = block_and_sum() else {
             self.note_damaged(block);
             return false;

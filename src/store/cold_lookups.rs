@@ -13,11 +13,12 @@ use super::neighbors::{Side, is_before};
 use super::ranges::{Prefetched, RangeEnd, RangeLookup, UNDETERMINED};
 use crate::Lookup;
 use crate::format::OwnedKey;
+use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::fence::{FENCE_ROWS, Fence, Node};
 use crate::format::key::{Key, KeyKind, LookupKey};
 use crate::format::record::{Record, record_len_min_bytes};
+use crate::machine_memory::PAGE_LEN_BYTES;
 
-const PAGE_LEN_BYTES: usize = 4096;
 /// The maximum number of rows, and the maximum total length of rows of typical length, that a lookup by numbers reads.
 const ROWS_MAX: usize = 1024;
 const ROWS_LEN_MAX_BYTES: usize = 256 << 10;
@@ -191,10 +192,10 @@ impl Store {
     /// Returns whether all pages of a range of the records are in memory and verified.
     fn are_records_ready(&self, range: Range<usize>) -> bool {
         let (epoch, start) = (self.epoch(), self.layout.records.offset_bytes as usize);
-        let mut blocks = range.start / PAGE_LEN_BYTES..range.end.div_ceil(PAGE_LEN_BYTES);
+        let mut blocks = range.start / BLOCK_LEN_BYTES..range.end.div_ceil(BLOCK_LEN_BYTES);
         range.is_empty()
             || blocks.all(|block| {
-                let page = start + (block * PAGE_LEN_BYTES).max(range.start);
+                let page = start + (block * BLOCK_LEN_BYTES).max(range.start);
                 self.blocks.is_verified(epoch, block) && self.map.is_in_memory(page..page + 1)
             })
     }

@@ -499,7 +499,7 @@ fn copied_key(kind: KeyKind, bytes: &[u8]) -> Option<Key<'_>> {
 const PAGE_ROWS_MIN: usize = 8;
 const PAGE_ROWS_MAX: usize = 1024;
 /// A page ends once its values have this total length.
-const PAGE_LEN_BYTES: usize = 64 << 10;
+const ROWS_LEN_BYTES: usize = 64 << 10;
 
 /// `FRONT` and `BACK` are the two ends of an iteration, as indexes into [`MappedRows::copied`].
 const FRONT: usize = 0;
@@ -545,7 +545,7 @@ impl<T: Deref<Target = MappedStore>> MappedRows<T> {
             // A page that was rejected is copied again, from the same rows.
             let mut rows = Rows::of(store, left);
             let (mut page, mut len_bytes) = (VecDeque::new(), 0);
-            while page.len() < page_rows && len_bytes < PAGE_LEN_BYTES {
+            while page.len() < page_rows && len_bytes < ROWS_LEN_BYTES {
                 let Some(row) = next(&mut rows).transpose()? else { break };
                 len_bytes += row.1.len();
                 page.push_back(row);

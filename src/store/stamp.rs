@@ -71,8 +71,8 @@ fn mix(hash: u64, number: u64) -> u64 {
     hash ^ (hash >> 32)
 }
 
-/// Returns the state of a file that `examine` reads with a system call. The file's bytes that are read afterward, such as
-/// the root of the block sums, are no older than this state: a system call is not a fence on all processors.
+/// Returns the state of a file that `examine` reads with a system call. The file's bytes that are read afterward, such
+/// as the root of the block sums, are no older than this state: a system call is not a fence on all processors.
 pub(super) fn examined<T>(examine: impl FnOnce() -> T) -> T {
     let state = examine();
     fence(Ordering::Acquire);

@@ -119,7 +119,8 @@ impl DirectState {
         let mut heartbeat = Heartbeat::read(&self.current.load());
         let wait = |server: Option<&TransferConnection>, pause| {
             let woken = wait(wake_receiver, server.map(TransferConnection::stream), pause);
-            // Every wait consumes the wake-ups, and ends the request before the thread examines what lookups have found.
+            // Every wait consumes the wake-ups, and ends the request before the thread examines what lookups have
+            // found.
             self.wake.take();
             woken
         };

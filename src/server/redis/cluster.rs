@@ -232,8 +232,8 @@ impl Session {
         }
     }
 
-    /// Checks whether this node serves the slot of a command's keys. Returns `None` if it does, [`Outcome::Work`] if
-    /// there are so many keys that the check takes several passes, and the outcome of a rejected command otherwise.
+    /// Checks whether this node serves the slot of a command's keys. Returns `None` if it does, and the outcome of the
+    /// rejected command if it does not. If checking the keys takes several passes, returns [`Outcome::Work`].
     pub(super) fn check_slots(
         &mut self,
         generation: &Generation,

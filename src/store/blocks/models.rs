@@ -23,6 +23,20 @@ struct Table {
     trusted: TrustedStamp,
 }
 
+/// Looks up the byte as `Store::get` does, in a batch of one lookup. `summed` is the byte whose checksum the file has.
+/// Returns the byte if it was verified and the batch is accepted.
+fn batch(blocks: &Blocks, byte: &AtomicU8, summed: u8, is_unchanged: impl FnOnce() -> bool) -> Option<u8> {
+    let epoch = blocks.epoch();
+    // Plain loads of mapped bytes are at best relaxed.
+    let record = [byte.load(Ordering::Relaxed)];
+    let sums = [block_sum(&[summed])];
+    let is_intact = blocks.are_verified(epoch, 0, 1) || blocks.verify_records(epoch, &record, &sums, 0, 1);
+    let copied = byte.load(Ordering::Relaxed);
+    // The batch is checked even if the block is damaged and the response is therefore an error.
+    let is_accepted = blocks.accept(epoch, is_unchanged);
+    (is_intact && is_accepted).then_some(copied)
+}
+
 impl Table {
     fn new() -> Arc<Table> {
         let (byte, modified, trusted) = (AtomicU8::new(BAKED), AtomicU64::new(1), TrustedStamp::new());
@@ -41,19 +55,8 @@ impl Table {
         self.trusted.has_hash(self.modified.load(Ordering::Relaxed))
     }
 
-    /// Looks up the byte as `Store::get` does, in a batch of one lookup. Returns the byte if it was verified and the
-    /// batch is accepted.
     fn batch(&self) -> Option<u8> {
-        let epoch = self.blocks.epoch();
-        // Plain loads of mapped bytes are at best relaxed.
-        let record = [self.byte.load(Ordering::Relaxed)];
-        let sums = [block_sum(&[BAKED])];
-        let is_intact =
-            self.blocks.are_verified(epoch, 0, 1) || self.blocks.verify_records(epoch, &record, &sums, 0, 1);
-        let copied = self.byte.load(Ordering::Relaxed);
-        // The batch is checked even if the block is damaged and the response is therefore an error.
-        let is_accepted = self.blocks.accept(epoch, || self.is_unchanged());
-        (is_intact && is_accepted).then_some(copied)
+        batch(&self.blocks, &self.byte, BAKED, || self.is_unchanged())
     }
 
     /// Trusts the file again, as `Store::look_again` does if the index is intact.
@@ -187,15 +190,9 @@ struct FaultyTable {
 
 impl FaultyTable {
     fn batch(&self) -> Option<u8> {
-        let epoch = self.blocks.epoch();
-        let record = [self.byte.load(Ordering::Relaxed)];
-        let sums = [block_sum(&[BAKED])];
-        let is_intact =
-            self.blocks.are_verified(epoch, 0, 1) || self.blocks.verify_records(epoch, &record, &sums, 0, 1);
-        let copied = self.byte.load(Ordering::Relaxed);
         // As `WatchedFile::is_unchanged` does it with `Proof::Unchanged`.
-        let is_accepted = self.blocks.accept(epoch, || self.trusted.has_faults(self.faults.load(Ordering::Acquire)));
-        (is_intact && is_accepted).then_some(copied)
+        let is_unchanged = || self.trusted.has_faults(self.faults.load(Ordering::Acquire));
+        batch(&self.blocks, &self.byte, BAKED, is_unchanged)
     }
 
     /// Replaces the page, as `guard::patch` does.
@@ -260,13 +257,8 @@ impl RootTable {
     }
 
     fn batch(&self) -> Option<u8> {
-        let blocks = &self.table.blocks;
-        let epoch = blocks.epoch();
-        let record = [self.table.byte.load(Ordering::Relaxed)];
-        let sums = [block_sum(&[self.root.load(Ordering::Relaxed)])];
-        let is_intact = blocks.are_verified(epoch, 0, 1) || blocks.verify_records(epoch, &record, &sums, 0, 1);
-        let copied = self.table.byte.load(Ordering::Relaxed);
-        (is_intact && blocks.accept(epoch, || self.table.is_unchanged())).then_some(copied)
+        let Table { blocks, byte, .. } = &*self.table;
+        batch(blocks, byte, self.root.load(Ordering::Relaxed), || self.table.is_unchanged())
     }
 }
 

@@ -275,7 +275,7 @@ impl<'p> TypedCursor<'p> {
         loop {
             let def = defs[self.cursor.next_row];
             self.cursor.next_row += 1;
-            // The level below that of the elements means an empty list.
+            // An empty list has the level just below its elements' level.
             if def >= level - 1 {
                 self.cursor.value = Some(self.cursor.next_value);
             }
