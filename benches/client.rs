@@ -3,7 +3,8 @@
 //! Canonical load: a server in this process with one worker, 100,000 rows, values of 26 bytes, random keys of the
 //! table, seed 1. `get_with` requests one key per call; the other benches request 256 keys per call. `get_many_with`
 //! borrows each value from the receive buffer, `get_many` copies each value into a vector, and `contains_many` gets no
-//! values. `get_many_with_on_tokio` uses the client on tokio. A sample is 1,000 calls. The responses to one batch are
+//! values. `get_many_with_on_tokio` uses the client on tokio. The benches whose names end in `cached` use a client with a
+//! cache that has the values of all requested keys. A sample is 1,000 calls. The responses to one batch are
 //! checked before each measurement.
 
 mod support;
@@ -20,7 +21,7 @@ use rand::{RngExt, SeedableRng};
 use support::{VALUE_LEN_MIN_BYTES, is_test, push_csv_row, push_value, warn_if_slow};
 use tempfile::TempDir;
 use zero_kv::bake::{self, Options};
-use zero_kv::client::{AsyncClient, Client};
+use zero_kv::client::{AsyncClient, Cache, Client, Options as ClientOptions};
 use zero_kv::server::{Config, Server};
 
 const BATCH_KEYS: usize = 256;
@@ -58,6 +59,22 @@ fn connect() -> Client {
     Client::connect(socket()).expect("connect")
 }
 
+/// Returns options with a cache that has room for all rows.
+fn with_cache() -> ClientOptions {
+    ClientOptions { cache: Some(Cache::new(64 << 20)), ..ClientOptions::default() }
+}
+
+/// Returns a client whose cache has all values that the benches request.
+fn connect_cached() -> Client {
+    let mut client = Client::connect_with(socket(), &with_cache()).expect("connect");
+    let mut batch = batches();
+    for _ in 0..BATCHES {
+        let keys = batch();
+        client.get_many_with(keys, |position, value| check(keys[position], value)).expect("responses");
+    }
+    client
+}
+
 /// Returns a function that returns the next batch of keys on each call.
 fn batches() -> impl FnMut() -> &'static [u64] {
     static KEYS: OnceLock<Vec<u64>> = OnceLock::new();
@@ -82,6 +99,28 @@ fn get_with(bencher: Bencher) {
     let mut keys = keys.iter().cycle();
     bencher.counter(ItemsCount::new(1_usize)).bench_local(|| {
         client.get_with(*keys.next().expect("endless iterator"), |value| value.map(<[u8]>::len)).expect("response")
+    });
+}
+
+#[divan::bench(sample_count = SAMPLES, sample_size = CALLS)]
+fn get_with_cached(bencher: Bencher) {
+    let (mut client, keys) = (connect_cached(), batches()());
+    keys.iter().for_each(|key| client.get_with(*key, |value| check(*key, value)).expect("response"));
+    let mut keys = keys.iter().cycle();
+    bencher.counter(ItemsCount::new(1_usize)).bench_local(|| {
+        client.get_with(*keys.next().expect("endless iterator"), |value| value.map(<[u8]>::len)).expect("response")
+    });
+}
+
+#[divan::bench(sample_count = SAMPLES, sample_size = CALLS)]
+fn get_many_with_cached(bencher: Bencher) {
+    let (mut client, mut batch) = (connect_cached(), batches());
+    bencher.counter(ItemsCount::new(BATCH_KEYS)).bench_local(|| {
+        client
+            .get_many_with(batch(), |_, value| {
+                black_box(value);
+            })
+            .expect("responses");
     });
 }
 

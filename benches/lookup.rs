@@ -56,7 +56,7 @@ impl BenchKey for u64 {
 type Text = &'static [u8; 24];
 
 impl BenchKey for Text {
-    const KEYS: Keys = Keys::Bytes;
+    const KEYS: Keys = Keys::BYTES;
 
     fn from_numbers(numbers: &[u64]) -> Vec<Text> {
         let text = |number: &u64| format!("customers/{number:014}").into_bytes().try_into().expect("24 bytes");

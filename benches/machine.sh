@@ -4,9 +4,9 @@
 # time, and the benches of lookups.
 #
 # benches/machine.sh [SECONDS]   writes target/machine-report.txt. Unit tests and tests of clients are repeated for
-#                                SECONDS (default 300), and then tests of swaps and of damaged files run for SECONDS;
-#                                builds and benches take about 15 minutes more. Needs Rust, a C compiler, Git, lscpu,
-#                                and free
+#                                SECONDS (default 300), then a test of swaps and a test of changed files run for
+#                                SECONDS each; builds and benches take about 15 minutes more. Needs Rust, a C compiler,
+#                                Git, lscpu, and free
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -96,7 +96,7 @@ fn features(file: &Path) -> Result<(), Box<dyn Error>> {
 
 fn configuration(file: &Path, socket: &Path) -> Result<(), Box<dyn Error>> {
     let mut options = Options::default();
-    options.keys = Keys::Bytes;
+    options.keys = Keys::BYTES;
     let names: Vec<String> = (0..1000).map(|setting| format!("setting.{setting}")).collect();
     let bake = |value: &str| bake::bake_rows(names.iter().map(|name| (name, value)), file, &options);
     bake("1")?;

@@ -3,7 +3,8 @@
     cargo build --release && pip install ./python[test] && python python/bench.py
 
 All ways look up the same random keys, which are all in the table. The ways take turns in each round, and the result is
-the best round of each way. The time includes the whole call in Python and creating the objects of the values. The
+the best round of each way. Ways with hot keys look up 1,000 of these keys again and again, from the cache of the client
+if it has one. The time includes the whole call in Python and creating the objects of the values. The
 lookups run in one thread of one process, and servers run in other processes.
 """
 
@@ -27,10 +28,13 @@ import lmdb
 import numpy
 import pyarrow
 import redis
+from redis.cache import CacheConfig
 
 import zero_kv
 
 BATCH_KEYS = 256
+HOT_KEYS = 1_000
+CACHE_BYTES = 16 << 20
 Way = Callable[[list[int]], int]
 """Looks keys up and returns their number."""
 
@@ -85,6 +89,18 @@ def few(way: Way, count: int) -> Way:
     return ask
 
 
+def hot(way: Way, count: int) -> Way:
+    """Look up the same `HOT_KEYS` keys again and again, `count` keys in all. The first round fills the caches of clients."""
+    some: list[list[int]] = []
+
+    def ask(keys: list[int]) -> int:
+        if not some:
+            some.append((keys[:HOT_KEYS] * (count // HOT_KEYS + 1))[:count])
+        return way(some[0])
+
+    return ask
+
+
 def awaited(client: zero_kv.AsyncClient, loop: asyncio.AbstractEventLoop, tasks: int) -> Way:
     async def some(keys: list[int]) -> None:
         for key in keys:
@@ -105,10 +121,13 @@ def zero_kv_ways(stack: ExitStack, folder: pathlib.Path, rows: dict[int, bytes],
     zero_kv.bake(rows, folder / "table.db")
     stack.enter_context(served([str(programs / "kv_store"), "--db", str(folder / "table.db"), "--socket", path], path))
     direct, client = zero_kv.Direct(path), stack.enter_context(zero_kv.Client(path))
+    cached = stack.enter_context(zero_kv.Client(path, cache=CACHE_BYTES))
     loop = asyncio.new_event_loop()
     stack.callback(loop.close)
     aio = zero_kv.AsyncClient(path)
     stack.callback(lambda: loop.run_until_complete(aio.close()))
+    cached_aio = zero_kv.AsyncClient(path, cache=CACHE_BYTES)
+    stack.callback(lambda: loop.run_until_complete(cached_aio.close()))
 
     def array(keys: list[int]) -> Any:
         return numpy.array(keys, numpy.uint64)
@@ -129,6 +148,9 @@ def zero_kv_ways(stack: ExitStack, folder: pathlib.Path, rows: dict[int, bytes],
         "Client: get": few(each(client.get), 20_000),
         "Client: get_many of 256": batches(client.get_many),
         "AsyncClient: get, 100 tasks": few(awaited(aio, loop, 100), 20_000),
+        "Client with a cache: get, 1,000 hot keys": hot(each(cached.get), 100_000),
+        "Client with a cache: get_many of 256, 1,000 hot keys": hot(batches(cached.get_many), 100_000),
+        "AsyncClient with a cache: get, 1,000 hot keys": hot(awaited(cached_aio, loop, 1), 100_000),
         **redis_ways("kv_store", path, str),
     }
 
@@ -157,7 +179,14 @@ def redis_server_ways(stack: ExitStack, folder: pathlib.Path, rows: dict[int, by
     stack.enter_context(served([program, "--port", "0", "--unixsocket", path, "--save", ""], path))
     client = redis.Redis(unix_socket_path=path)
     client.mset({str(key): value for key, value in rows.items()})
-    return redis_ways("redis-server", path, str)
+    # The cache of redis-py accepts only Redis as the server.
+    cached = redis.Redis(unix_socket_path=path, protocol=3, cache_config=CacheConfig())
+    return redis_ways("redis-server", path, str) | {
+        "redis-py to redis-server, cache_config: get, 1,000 hot keys": hot(each(lambda key: cached.get(str(key))), 20_000),
+        "redis-py to redis-server, cache_config: mget of 256, 1,000 hot keys": hot(
+            batches(lambda keys: cached.mget([str(key) for key in keys])), 20_000
+        ),
+    }
 
 
 def lmdb_ways(stack: ExitStack, folder: pathlib.Path, rows: dict[int, bytes]) -> dict[str, Way]:

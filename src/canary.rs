@@ -13,7 +13,9 @@ use twox_hash::XxHash3_128;
 
 use crate::config_file::{self, CANARIES_LEN_MAX_BYTES};
 use crate::excerpt::excerpt_chars;
-use crate::format::key::{Key, KeyKind};
+use crate::format::OwnedKey;
+use crate::format::key::Key;
+use crate::format::key_type::KeyType;
 use crate::printable::shortened;
 use crate::store::LookupError;
 
@@ -58,13 +60,13 @@ pub enum CanaryError {
         /// The beginning of the line.
         found: String,
     },
-    /// A canary's key is not of the table's kind.
+    /// A canary's key is not of the table's type.
     #[error("canary {}: not a key of this table, whose keys are {held}", shortened(key, KEY_CHARS_MAX))]
-    Kind {
+    KeyType {
         /// The key.
         key: String,
-        /// The kind of the table's keys.
-        held: KeyKind,
+        /// The type of the table's keys.
+        held: KeyType,
     },
     /// A canary's key does not have the expected value.
     #[error(
@@ -124,28 +126,24 @@ impl Canary {
         (is_digest || digest == ABSENT).then(|| Canary { key: key.to_owned(), digest: digest.to_ascii_lowercase() })
     }
 
-    /// Returns the key, which has the kind of the table's keys.
+    /// Returns the stored key, which has the type of the table's keys.
     ///
     /// # Errors
-    /// [`CanaryError::Kind`].
-    pub(crate) fn key_of(&self, held: KeyKind) -> Result<Key<'_>, CanaryError> {
-        let key = match held {
-            KeyKind::Bytes => Some(Key::from(self.key.as_str())),
-            KeyKind::U64 => self.key.parse().ok().map(Key::U64),
-        };
-        key.ok_or_else(|| CanaryError::Kind { key: self.key.clone(), held })
+    /// [`CanaryError::KeyType`].
+    pub(crate) fn key_of(&self, held: KeyType) -> Result<OwnedKey, CanaryError> {
+        held.parse(self.key.as_bytes()).map_err(|_| CanaryError::KeyType { key: self.key.clone(), held })
     }
 
-    /// Looks the canary up with `get` in a table whose keys are of the kind `held`.
+    /// Looks the canary up with `get` in a table whose keys have the type `held`.
     ///
     /// # Errors
-    /// [`CanaryError::Kind`], [`CanaryError::Value`].
-    pub(crate) fn check<'c, V: AsRef<[u8]>>(
-        &'c self,
-        held: KeyKind,
-        get: impl FnOnce(Key<'c>) -> Result<Option<V>, LookupError>,
+    /// [`CanaryError::KeyType`], [`CanaryError::Value`].
+    pub(crate) fn check<V: AsRef<[u8]>>(
+        &self,
+        held: KeyType,
+        get: impl FnOnce(Key<'_>) -> Result<Option<V>, LookupError>,
     ) -> Result<(), CanaryError> {
-        let found = match get(self.key_of(held)?) {
+        let found = match get(self.key_of(held)?.as_key()) {
             Ok(value) => digest_text(value.as_ref().map(AsRef::as_ref)),
             Err(error) => error.to_string(),
         };
@@ -175,14 +173,14 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), lines).unwrap();
         let canaries = Canary::read_file(file.path()).map_err(|error| error.to_string())?;
-        let check = |canary: &Canary| canary.check(store.key_kind(), |key| store.get(key));
+        let check = |canary: &Canary| canary.check(store.key_type(), |key| store.get(key));
         canaries.iter().try_for_each(check).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_table_passes_if_its_values_match_its_canaries() {
         let (_folder, numbers) = table("7,seven\n8,\n", Keys::U64);
-        let (_folder, bytes) = table("\"a,b\",seven\n", Keys::Bytes);
+        let (_folder, bytes) = table("\"a,b\",seven\n", Keys::BYTES);
         let (seven, empty) = (digest_text(Some(b"seven")), digest_text(Some(b"")));
         check_canaries("", &numbers).unwrap();
         check_canaries(&format!("7,{seven}\n\n8,{empty}\n9,absent\n"), &numbers).unwrap();
@@ -192,10 +190,7 @@ mod tests {
         for (line, expected) in [
             ("7,absent".to_owned(), format!("canary 7: found {seven}, expected absent: {remedy}")),
             (format!("9,{seven}"), format!("canary 9: found absent, expected {seven}: {remedy}")),
-            (
-                "x,absent".to_owned(),
-                "canary x: not a key of this table, whose keys are unsigned 64-bit numbers".to_owned(),
-            ),
+            ("x,absent".to_owned(), "canary x: not a key of this table, whose keys are u64".to_owned()),
         ] {
             assert_eq!(check_canaries(&line, &numbers).unwrap_err(), expected);
         }

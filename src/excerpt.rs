@@ -6,7 +6,6 @@ use std::borrow::Cow;
 const END: &str = "…";
 
 /// Returns a text with at most `len_max_bytes`: the whole text, or its beginning and `…`.
-#[cfg(any(feature = "bake", feature = "cluster"))]
 pub(crate) fn excerpt(text: &str, len_max_bytes: usize) -> Cow<'_, str> {
     if text.len() <= len_max_bytes {
         return text.into();
@@ -24,7 +23,7 @@ pub(crate) fn excerpt_chars(text: &str, chars_max: usize) -> Cow<'_, str> {
     }
 }
 
-#[cfg(all(test, any(feature = "bake", feature = "cluster")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -54,11 +54,13 @@
 //! | `object-store` | the module [`publish`] |
 //! | `tokio` | `client::AsyncClient`, `client::AsyncPool`, and `client::AsyncStream`, for tasks on tokio |
 //! | `cli` | `bake`, `metrics`, and `tokio`, and the dependencies of the four binaries |
+//! | `uuid` | conversion of the UUIDs of the crate uuid to keys |
 //! | `full` | all features above, the screen of `zkv top`, and the generators of man pages and shell completions |
 //!
 //! # Limits
 //!
-//! Keys are unsigned 64-bit numbers or strings of 1 to 65,535 bytes, and all keys of a table are of one kind. A value
+//! Keys are unsigned 64-bit numbers or strings of 1 to 65,535 bytes, and all keys of a table are of one kind. Keys of
+//! other types, such as addresses and dates, are stored as one of these kinds: see [`KeyType`]. A value
 //! has at most 1 GiB, and a table at most 2³² rows. Only 64-bit Linux is supported. A mapped file must not be changed
 //! in place: see [`Store`].
 
@@ -69,9 +71,13 @@ compile_error!("Zero-KV maps files that need a 64-bit address space");
 
 #[cfg(feature = "bake")]
 pub mod bake;
+mod calendar;
 #[cfg(any(feature = "object-store", feature = "server"))]
 #[doc(hidden)]
 pub mod canary;
+#[cfg(feature = "bake")]
+#[doc(hidden)]
+pub mod cidr;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
@@ -125,7 +131,9 @@ pub use format::FormatError;
 #[doc(inline)]
 pub use format::key::{Key, KeyKind};
 #[doc(inline)]
-pub use format::{KeyBounds, OwnedKey, Row};
+pub use format::key_type::{KeyTextError, KeyType, KeyTypeError, KeyValue, PART_COUNT_MAX, PartType};
+#[doc(inline)]
+pub use format::{KeyBounds, OwnedKey, RangeRow, Row};
 pub use progress::WithProgress;
 #[doc(hidden)]
 pub use setting::Setting;

@@ -1,19 +1,19 @@
 //! Rules for a table that replaces another one.
 //!
-//! In: the row counts and key kinds of two tables. Out: whether the new table may replace the old one. A failed export
+//! In: the row counts and key types of two tables. Out: whether the new table may replace the old one. A failed export
 //! often results in a small or empty table. The bake and the server therefore apply these rules, and keep the old table
 //! if the new one breaks a rule.
 
 use thiserror::Error;
 
 use crate::counted::counted;
-use crate::format::key::KeyKind;
+use crate::format::key_type::KeyType;
 use crate::setting::Setting;
 
 /// The conditions that a new table must meet to replace another table, or to be the first one.
 ///
-/// By default, a table without rows does not replace a table with rows, and the key kind does not change. A table
-/// without rows can be replaced by any table that has at least `rows_min` rows.
+/// By default, a table without rows does not replace a table with rows, and the type of the keys does not
+/// change. A table without rows can be replaced by any table that has at least `rows_min` rows, and has no keys of any type.
 ///
 /// # Example
 /// ```
@@ -43,15 +43,15 @@ pub struct ReplaceRules {
     pub shrink_max_percent: Option<u8>,
     /// Whether a table without rows may replace a table with rows.
     pub allow_empty: bool,
-    /// Whether a table may replace a table with the other kind of keys.
-    pub allow_key_kind_change: bool,
+    /// Whether a table may replace a table whose keys have another type.
+    pub allow_key_type_change: bool,
 }
 
 /// The properties of a table that [`ReplaceRules::check`] compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableSummary {
     pub(crate) rows: u64,
-    pub(crate) key_kind: KeyKind,
+    pub(crate) key_type: KeyType,
 }
 
 /// The rule that a new table breaks, and the values that break it.
@@ -89,16 +89,16 @@ pub enum ReplaceError {
         /// The maximum percentage of rows that the new table may lose.
         max_percent: u8,
     },
-    /// The keys of the two tables are of different kinds.
+    /// The keys of the two tables are of different types.
     #[error(
         "keys of the new table are {found}, but keys of the old table are {old}: bake the new table with keys of the \
-         old kind, or allow the change"
+         old type, or allow the change"
     )]
-    KeyKind {
-        /// The new table's kind of keys.
-        found: KeyKind,
-        /// The old table's kind of keys.
-        old: KeyKind,
+    KeyType {
+        /// The type of the new table's keys.
+        found: KeyType,
+        /// The type of the old table's keys.
+        old: KeyType,
     },
 }
 
@@ -109,7 +109,7 @@ impl ReplaceError {
             ReplaceError::TooFewRows { .. } => Setting::RowsMin,
             ReplaceError::Empty { .. } => Setting::AllowEmpty,
             ReplaceError::Shrunk { .. } => Setting::ShrinkMax,
-            ReplaceError::KeyKind { .. } => Setting::AllowKeyKindChange,
+            ReplaceError::KeyType { .. } => Setting::AllowKeyTypeChange,
         }
     }
 }
@@ -117,7 +117,7 @@ impl ReplaceError {
 impl ReplaceRules {
     /// Returns rules that let any table replace any other.
     pub const fn any() -> ReplaceRules {
-        ReplaceRules { rows_min: 0, shrink_max_percent: None, allow_empty: true, allow_key_kind_change: true }
+        ReplaceRules { rows_min: 0, shrink_max_percent: None, allow_empty: true, allow_key_type_change: true }
     }
 
     /// Checks whether the table `new` may replace the table `old`. If `old` is `None`, checks whether `new` may be the
@@ -133,8 +133,8 @@ impl ReplaceRules {
         if new.rows == 0 {
             return if self.allow_empty { Ok(()) } else { Err(ReplaceError::Empty { old: old.rows }) };
         }
-        if new.key_kind != old.key_kind && !self.allow_key_kind_change {
-            return Err(ReplaceError::KeyKind { found: new.key_kind, old: old.key_kind });
+        if new.key_type != old.key_type && !self.allow_key_type_change {
+            return Err(ReplaceError::KeyType { found: new.key_type, old: old.key_type });
         }
         match self.shrink_max_percent {
             Some(max_percent) if has_shrunk(new.rows, old.rows, max_percent) => {
@@ -154,27 +154,27 @@ fn has_shrunk(new_rows: u64, old_rows: u64, max_percent: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn table(rows: u64, key_kind: KeyKind) -> TableSummary {
-        TableSummary { rows, key_kind }
+    fn table(rows: u64, key_type: KeyType) -> TableSummary {
+        TableSummary { rows, key_type }
     }
 
     fn numbers(rows: u64) -> TableSummary {
-        table(rows, KeyKind::U64)
+        table(rows, KeyType::U64)
     }
 
     #[test]
-    fn default_rules_reject_the_loss_of_all_rows_and_a_change_of_the_key_kind() {
+    fn default_rules_reject_the_loss_of_all_rows_and_a_change_of_the_key_type() {
         let rules = ReplaceRules::default();
-        let (one, none, text) = (numbers(1), numbers(0), table(5, KeyKind::Bytes));
+        let (one, none, text) = (numbers(1), numbers(0), table(5, KeyType::BYTES));
         for (new, old) in
             [(one, None), (none, None), (none, Some(none)), (one, Some(numbers(1000))), (text, Some(none))]
         {
             assert_eq!(rules.check(new, old), Ok(()), "{new:?} replaces {old:?}");
         }
         assert_eq!(rules.check(none, Some(one)), Err(ReplaceError::Empty { old: 1 }));
-        let error = ReplaceError::KeyKind { found: KeyKind::Bytes, old: KeyKind::U64 };
+        let error = ReplaceError::KeyType { found: KeyType::BYTES, old: KeyType::U64 };
         assert_eq!(rules.check(text, Some(one)), Err(error));
-        let rules = ReplaceRules { allow_empty: true, allow_key_kind_change: true, ..rules };
+        let rules = ReplaceRules { allow_empty: true, allow_key_type_change: true, ..rules };
         assert_eq!(rules.check(none, Some(one)), Ok(()));
         assert_eq!(rules.check(text, Some(one)), Ok(()));
     }

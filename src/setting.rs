@@ -56,12 +56,13 @@ settings! {
     RowsMin = "--min-rows", "ReplaceRules::rows_min";
     ShrinkMax = "--max-shrink", "ReplaceRules::shrink_max_percent";
     AllowEmpty = "--allow-empty";
-    AllowKeyKindChange = "--allow-key-kind-change";
+    AllowKeyTypeChange = "--allow-key-type-change";
     ConnectionsMax = "--max-connections", "Limits::connections_max";
     BufferMax = "--buffer", "Limits::buffer_max_bytes";
     ClientMemoryMax = "--client-memory-max";
     DrainRateMin = "--min-drain-rate", "Limits::drain_rate_min_bytes_per_s";
     GenerationsMax = "--generations-max";
+    Slots = "--slots", "ClusterNode::set_file_slots";
     ServerUser = "--server-user";
     PasswordFile = "--password-file";
     CaFile = "--tls-ca", "TlsOptions::ca_file";

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use crate::excerpt::excerpt;
 use crate::format::key::Key;
+use crate::format::key_type::KeyType;
 
 /// The number of slots.
 pub const SLOT_COUNT: u16 = 16384;
@@ -40,7 +41,7 @@ impl SlotRange {
         self.first_slot <= other.last_slot && other.first_slot <= self.last_slot
     }
 
-    /// Returns whether the range has the slot of a key.
+    /// Returns whether the range has the slot of a key: see [`slot_of`].
     pub fn has_key(self, key: Key<'_>) -> bool {
         self.has(slot_of(key))
     }
@@ -110,8 +111,19 @@ pub fn slot_of(key: Key<'_>) -> u16 {
     crc % SLOT_COUNT
 }
 
+/// Returns the slot of a stored key of this type: the slot of its written form, because clients of Redis Cluster hash
+/// what they send.
+pub fn slot_of_typed(key_type: KeyType, key: Key<'_>) -> u16 {
+    if key_type.is_plain() {
+        return slot_of(key);
+    }
+    let mut text = Vec::new();
+    key_type.write(key, &mut text);
+    slot_of(Key::Bytes(&text))
+}
+
 /// Returns the bytes of a key that are hashed.
-fn hash_tag(key: &[u8]) -> &[u8] {
+pub(crate) fn hash_tag(key: &[u8]) -> &[u8] {
     let tag = || {
         let start = key.iter().position(|byte| *byte == b'{')? + 1;
         let len = key[start..].iter().position(|byte| *byte == b'}')?;

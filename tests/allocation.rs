@@ -1,10 +1,11 @@
-//! A connection in its steady state allocates nothing.
+//! A connection in its steady state, and the parsing of a row, allocate nothing.
 //!
 //! The tests count the allocations of the whole process, so they run one after the other on the main thread.
 
 use testkit as helpers;
 
 mod allocation {
+    pub(crate) mod bakes;
     pub(crate) mod counting_allocator;
     pub(crate) mod native;
     pub(crate) mod redis;
@@ -18,11 +19,12 @@ use std::sync::atomic::Ordering;
 use libtest_mimic::{Arguments, run};
 
 use allocation::counting_allocator::ALLOCATIONS;
-use allocation::{native, redis};
+use allocation::{bakes, native, redis};
 use helpers::trials::trials;
 
 fn main() -> ExitCode {
     let trials = trials![
+        bakes::rows_allocate_nothing_whatever_the_type_of_their_keys,
         native::a_warmed_up_connection_allocates_nothing,
         redis::hash_reads_allocate_nothing_after_warm_up,
         redis::gets_of_the_redis_protocol_allocate_nothing_after_warm_up,

@@ -3,11 +3,14 @@
 use testkit as helpers;
 
 mod baking {
+    mod dialects;
     mod environment;
     mod failures;
+    mod json;
     mod keys;
     mod options;
     mod places;
+    mod ranges;
     mod replace;
     mod report;
     mod rows;
@@ -16,4 +19,5 @@ mod baking {
     mod tables;
     mod typed;
     mod usage;
+    mod warnings;
 }

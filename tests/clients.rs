@@ -3,6 +3,7 @@
 use testkit as helpers;
 
 mod clients {
+    mod covers;
     mod direct;
     mod socket;
 }

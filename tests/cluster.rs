@@ -4,6 +4,7 @@
 use testkit as helpers;
 
 mod cluster {
+    pub(crate) mod changed_tables;
     pub(crate) mod chaos;
     pub(crate) mod clients;
     pub(crate) mod commands;
@@ -28,8 +29,8 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, run};
 
 use cluster::{
-    chaos, clients, commands, differential, generations, hostile, limits, long_replies, moves, native_clients, stores,
-    surfaces, topologies,
+    changed_tables, chaos, clients, commands, differential, generations, hostile, limits, long_replies, moves,
+    native_clients, stores, surfaces, topologies,
 };
 use helpers::store_servers::stop_servers;
 use helpers::trials::trials;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         clients::redis_benchmark_finds_all_nodes,
         clients::redis_cli_follows_redirections,
         clients::redis_py_routes_and_reads_from_replicas,
+        commands::a_planned_cluster_has_the_slots_of_the_files_of_a_sharded_bake,
         commands::topologies_are_planned_checked_applied_and_shown,
         differential::replies_about_the_cluster_are_equal,
         differential::replies_of_a_primary_are_equal,
@@ -67,6 +69,10 @@ fn main() -> ExitCode {
         long_replies::long_replies_that_many_clients_do_not_read_are_held_once,
         moves::a_primary_and_a_replica_are_killed_and_restarted_under_load,
         moves::no_reply_is_wrong_while_topologies_change_under_load,
+        changed_tables::cached_values_are_those_of_the_tables_that_nodes_serve,
+        changed_tables::keys_of_another_type_are_errors_until_the_type_is_requested_again,
+        changed_tables::ranges_are_found_through_the_client_of_a_cluster,
+        native_clients::keys_of_all_types_are_routed_by_their_written_form,
         native_clients::a_call_without_a_node_ends_after_its_time_out,
         native_clients::all_nodes_of_a_slot_are_tried,
         native_clients::an_ordered_lookup_takes_one_round_trip,
@@ -86,12 +92,18 @@ fn main() -> ExitCode {
         stores::the_rows_of_moved_slots_stay_in_new_generations_while_the_node_serves_them,
         stores::nodes_fetch_the_slots_that_the_topology_assigns_to_them,
         topologies::a_topology_is_replaced_only_by_a_valid_one_with_a_higher_number,
+        topologies::a_file_of_other_slots_than_its_node_is_rejected,
+        topologies::a_node_whose_slots_have_no_rows_starts,
+        topologies::a_new_topology_invalidates_client_side_caches,
+        topologies::a_node_reports_the_slots_that_its_file_lacks,
         topologies::a_server_without_a_valid_topology_does_not_start,
         topologies::byte_keys_of_other_nodes_are_moved,
         topologies::keys_of_slots_that_the_file_lacks_are_loading,
         topologies::native_clients_are_told_which_keys_other_nodes_have,
         topologies::numbers_with_leading_zeros_are_rejected,
         topologies::pipelines_redirect_only_the_keys_of_other_nodes,
+        topologies::the_slot_of_a_key_is_that_of_its_written_form,
+        topologies::the_keys_of_slots_are_counted_once_for_each_generation,
         topologies::typed_tables_redirect_pipelined_hash_commands,
     ];
     let conclusion = run(&Arguments::from_args(), trials);

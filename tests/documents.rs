@@ -158,6 +158,19 @@ fn decisions_that_sources_name_exist() {
     assert!(checked > 20, "{checked} paths");
 }
 
+/// Without `--locked`, `cargo install` replaces the tested versions of dependencies with newer ones.
+#[test]
+fn documents_install_the_tested_versions_of_dependencies() {
+    let mut checked = 0;
+    for document in documents() {
+        for line in read(&document).lines().filter(|line| line.contains("cargo install ")) {
+            assert!(line.contains("cargo install --locked "), "{}: {line}", document.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 0);
+}
+
 /// Returns the sources, with string literals that continue on the next line joined.
 fn sources() -> String {
     let mut files = Vec::new();

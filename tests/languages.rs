@@ -118,7 +118,7 @@ fn looks_up_numbers(source: &'static str) -> Result<(), Missing> {
 fn looks_up_byte_keys(source: &'static str) -> Result<(), Missing> {
     let program = program(source)?;
     let rows = strings();
-    let (_scene, server) = serve(&rows, Keys::Bytes);
+    let (_scene, server) = serve(&rows, Keys::BYTES);
     let socket = server.socket();
     let keys = [rows[4].0.clone(), "été".into(), "7".into(), "zz".into(), "-".into(), "k".repeat(65_535)];
     assert_output(&program, socket, &keys, &expected(&rows, &keys, |row, key| row < key), 1);

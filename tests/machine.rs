@@ -1,4 +1,5 @@
-//! Tests that need root, leases, control groups, mounts, user namespaces, a second disk, a table of IP ranges, systemd, or promtool.
+//! Tests that need root, leases, control groups, mounts, user namespaces, a second disk, a table of IP ranges, systemd,
+//! or promtool.
 //!
 //! With `ZERO_KV_FAULTS_SECONDS` of at least 100, a test also waits until the kernel breaks a lease.
 
@@ -25,6 +26,7 @@ mod machine {
     pub(crate) mod served_disks;
     pub(crate) mod server_user;
     pub(crate) mod service_manager;
+    pub(crate) mod stale_mounts;
     pub(crate) mod stopping;
     pub(crate) mod tmpfs;
     pub(crate) mod unit_files;
@@ -39,8 +41,8 @@ use libtest_mimic::{Arguments, run};
 use helpers::trials::trials;
 use machine::{
     baker_disks, coarse_times, inherited_sockets, ip_ranges, leases, memory_groups, outputs, overlay, paused, planted,
-    processes, promtool, published_disks, remote, restored_times, served_disks, server_user, service_manager, stopping,
-    tmpfs, unit_files, users, writers,
+    processes, promtool, published_disks, remote, restored_times, served_disks, server_user, service_manager,
+    stale_mounts, stopping, tmpfs, unit_files, users, writers,
 };
 
 fn main() -> ExitCode {
@@ -62,8 +64,10 @@ fn main() -> ExitCode {
         inherited_sockets::an_inherited_tcp_socket_beyond_loopback_requires_an_option,
         ip_ranges::every_address_of_the_excerpt_has_its_country_or_none,
         ip_ranges::every_address_of_the_whole_table_has_its_country_or_none,
+        ip_ranges::every_ipv6_address_of_the_whole_table_has_its_country_or_none,
         leases::a_file_that_is_no_longer_served_is_no_longer_leased,
         memory_groups::unread_responses_of_unix_sockets_do_not_fill_a_memory_group,
+        outputs::a_replaced_file_keeps_its_owner_unless_another_user_may_have_planted_it,
         outputs::links_at_output_paths_are_replaced_and_their_targets_kept,
         outputs::links_of_other_users_are_not_followed_to_devices_either,
         overlay::a_mapping_on_an_overlay_that_is_older_than_the_server_changes_no_value,
@@ -74,11 +78,13 @@ fn main() -> ExitCode {
         processes::signals_that_the_parent_has_blocked_stop_a_server,
         promtool::promtool_accepts_the_alerts,
         promtool::promtool_accepts_the_metrics,
+        promtool::the_alerts_pass_their_tests,
         published_disks::a_disk_that_fills_during_a_fetch_keeps_the_served_generation,
         published_disks::a_fetch_does_not_start_on_a_full_disk,
         published_disks::a_disk_without_room_for_merged_rows_keeps_the_served_generation,
         published_disks::a_full_or_read_only_folder_of_a_store_is_named_with_its_remedy,
         remote::a_file_that_another_machine_changes_gives_errors_although_its_attributes_are_cached,
+        restored_times::a_new_file_can_be_read_where_no_page_can_be_copied,
         restored_times::a_value_that_is_overwritten_before_the_time_is_restored_is_an_error,
         restored_times::a_value_that_is_overwritten_and_restored_while_names_change_is_right_or_an_error,
         restored_times::changes_of_names_and_permissions_fail_no_lookup,
@@ -94,6 +100,8 @@ fn main() -> ExitCode {
         service_manager::a_hung_thread_suspends_the_watchdog_notifications,
         service_manager::the_service_manager_is_notified_when_the_server_is_ready_and_when_it_stops,
         service_manager::the_watchdog_is_notified_while_the_server_is_idle_or_busy,
+        stale_mounts::a_file_that_was_replaced_in_its_mounted_folder_is_served,
+        stale_mounts::a_file_that_was_replaced_outside_of_its_mount_is_reported,
         stopping::a_server_is_ready_and_stops_while_the_resident_pages_are_counted,
         stopping::workers_stop_at_the_same_time,
         tmpfs::a_file_put_in_place_is_served_while_a_process_still_has_the_old_one_mapped,
@@ -103,6 +111,8 @@ fn main() -> ExitCode {
         tmpfs::values_that_a_process_overwrites_through_a_mapping_are_errors_until_it_has_restored_them,
         unit_files::systemd_finds_nothing_wrong_with_the_units,
         unit_files::systemd_finds_nothing_wrong_with_the_template_and_its_drop_ins,
+        unit_files::nightly_bakes_are_valid_units_in_a_sandbox,
+        unit_files::the_drop_ins_keep_the_rest_of_the_sandbox,
         unit_files::the_service_is_sandboxed,
         unit_files::the_template_is_sandboxed,
         users::a_lock_file_of_another_user_is_named_with_its_owner_at_once,

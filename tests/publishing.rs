@@ -39,8 +39,8 @@ use publishing::{
     local_folder, lost_responses, plain_http, quotas, rejected, rollouts, shards, watch,
 };
 
-/// Lists test functions of a store, each as one test with a folder, one test with S3, and one test with each other store
-/// that is installed.
+/// Lists test functions of a store, each as one test with a folder, one test with S3, and one test with each other
+/// store that is installed.
 macro_rules! on_every_store {
     ($($module:ident::$test:ident),* $(,)?) => {
         [$(on_stores(concat!(stringify!($module), "::", stringify!($test)), $module::$test)),*].concat_trials()
@@ -74,7 +74,8 @@ fn on_stores(name: &str, test: fn(&Store)) -> Vec<Trial> {
 /// The servers on which the tests also run if they are installed: `.ci/install-stores`.
 const OTHER_STORES: [StoreKind; 2] = [StoreKind::S3s, StoreKind::Azurite];
 
-/// The tests that fail on s3s-fs, which honors `If-None-Match`, but not if two requests create an object at the same time.
+/// The tests that fail on s3s-fs, which honors `If-None-Match`, but not if two requests create an object at the same
+/// time.
 const NEED_ATOMIC_CREATION: [&str; 2] =
     ["life_cycle::racing_publishers_lose_no_generation", "life_cycle::the_store_is_checked"];
 
@@ -90,8 +91,10 @@ fn main() -> ExitCode {
         baking::a_bake_is_published_by_the_same_command,
         baking::a_merge_is_published_by_the_same_command,
         baking::shards_are_published_by_the_same_command,
+        baking::the_rules_of_a_bake_compare_it_with_the_newest_generation,
         changes::a_bake_that_publishes_is_compared,
         changes::a_generation_is_compared_with_the_newest_one_that_can_be_read,
+        changes::a_renamed_removed_or_retyped_column_is_rejected_unless_it_is_allowed,
         changes::suspicious_changes_are_rejected_unless_they_are_allowed,
         collection::files_are_deleted_only_if_nothing_needs_them_and_they_are_old,
         collection::files_of_a_publication_that_never_ended_are_retained_without_a_manifest,
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
         interrupts::an_interrupted_publication_is_complete_or_invisible,
         life_cycle::a_published_file_is_pulled_byte_by_byte,
         life_cycle::a_table_without_generations_is_reported,
+        life_cycle::generations_and_pins_name_who_created_them,
         life_cycle::json_has_the_facts_of_the_text,
         life_cycle::hostile_notes_are_listed_on_one_line,
         life_cycle::pins_select_what_is_pulled,

@@ -13,12 +13,14 @@ mod redis {
     pub(crate) mod document;
     pub(crate) mod errors;
     pub(crate) mod hashes;
+    pub(crate) mod key_types;
     pub(crate) mod more_reads;
     pub(crate) mod protocols;
     pub(crate) mod python;
     pub(crate) mod served;
     pub(crate) mod tls;
     pub(crate) mod tools;
+    pub(crate) mod tracking;
     pub(crate) mod users;
 }
 
@@ -29,7 +31,7 @@ use libtest_mimic::{Arguments, run};
 use helpers::trials::trials;
 use redis::{
     administration, benchmark, benchmarker, cli, clients, descriptions, differential, document, errors, hashes,
-    more_reads, protocols, python, tls, tools, users,
+    key_types, more_reads, protocols, python, tls, tools, tracking, users,
 };
 
 fn main() -> ExitCode {
@@ -104,6 +106,15 @@ fn main() -> ExitCode {
         hashes::users_need_the_permission_for_the_command_and_the_key,
         hashes::monitors_and_counters_of_hash_commands_are_equal,
         hashes::redis_py_reads_hashes,
+        key_types::go_redis_reads_addresses,
+        key_types::hashes_are_read_by_keys_of_every_type,
+        key_types::lookups_take_every_spelling_of_a_key,
+        key_types::ordered_lookups_have_the_order_of_the_values,
+        key_types::patterns_match_the_written_form,
+        key_types::prefixes_are_leading_parts,
+        key_types::redis_py_reads_addresses,
+        key_types::text_of_another_type_is_an_error_or_missing,
+        key_types::users_reach_no_key_by_another_spelling,
         more_reads::replies_about_roles_and_clusters_are_equal,
         more_reads::info_reports_true_fields_with_the_values_of_redis,
         more_reads::a_client_that_looks_for_a_master_finds_one,
@@ -122,10 +133,18 @@ fn main() -> ExitCode {
         tls::redis_benchmark_runs_over_tls,
         tls::redis_cli_needs_a_certificate_if_the_server_requires_one,
         tls::redis_cli_prints_replies_over_tls,
+        tools::every_section_of_info_is_one_word_and_every_field_a_name_and_a_value,
         tools::every_write_of_redis_is_rejected_as_by_a_replica,
+        tools::info_counts_commands_errors_and_percentiles,
         tools::replies_about_memory_and_the_served_file_are_true,
         tools::replies_without_events_modules_and_channels_are_equal,
+        tools::replies_without_scripts_and_functions_are_equal,
         tools::unsupported_commands_are_rejected_with_the_reason,
+        tracking::a_caching_client_keeps_no_row_of_a_replaced_generation,
+        tracking::a_swap_reaches_a_thousand_caching_clients,
+        tracking::messages_are_redirected_to_another_connection,
+        tracking::replies_about_subscriptions_are_equal,
+        tracking::replies_about_tracking_are_equal,
         users::replies_with_users_are_equal,
         users::replies_to_commands_with_many_keys_are_equal,
         users::redis_py_logs_in,

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 /// The folders and files of `src/` that form the library, from the lowest layer to the highest.
 const LIBRARY: &[&str] = &[
     "printable",
+    "calendar",
+    "cidr",
     "counted",
     "sync",
     "setting",

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use rand::RngExt;
 use rand::rngs::SmallRng;
-use zero_kv::Key;
-use zero_kv::format::record::value_offset_bytes;
+use zero_kv::format::record::{ALIGN_BYTES, record_len_bytes};
 use zero_kv::protocol::native::{Op, PAGE_HEADER_LEN_BYTES, RESPONSE_HEADER_LEN_BYTES, Request};
+use zero_kv::{Key, KeyKind};
 use zerocopy::IntoBytes;
 
 use super::table::{VALUE_LEN_BYTES, push_value};
@@ -47,7 +47,7 @@ impl Lookup {
 
     /// Returns the number of bytes of a response before and after the value.
     fn frame_len_bytes(self) -> (usize, usize) {
-        let record_head_len_bytes = value_offset_bytes(Key::U64(0));
+        let record_head_len_bytes = record_len_bytes(KeyKind::U64.into(), Key::U64(0).into(), 0, ALIGN_BYTES);
         match self {
             Lookup::Get => (RESPONSE_HEADER_LEN_BYTES, 0),
             Lookup::RedisGet => (format!("${VALUE_LEN_BYTES}\r\n").len(), b"\r\n".len()),

@@ -7,7 +7,7 @@ use std::time::Instant;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
 use zero_kv::format::record::{ALIGN_BYTES, record_len_bytes};
-use zero_kv::{Key, Store};
+use zero_kv::{Key, KeyKind, Store};
 
 use crate::indexes::file::bake;
 use crate::indexes::memory::Lines;
@@ -220,7 +220,7 @@ impl IndexComparison {
 /// Builds, checks, and measures all indexes for these distributions.
 pub(crate) fn measure(spreads: &[&Spread], rows: usize) -> Report {
     let load = Load::for_rows(rows);
-    let record_len_bytes = record_len_bytes(Key::U64(0), load.value_len_bytes, ALIGN_BYTES);
+    let record_len_bytes = record_len_bytes(KeyKind::U64.into(), Key::U64(0).into(), load.value_len_bytes, ALIGN_BYTES);
     let mut lines = Lines::new(rows * record_len_bytes);
     let (mut overlapped_line_ns, mut dependent_line_ns) = (f64::INFINITY, f64::INFINITY);
     let (mut measured, mut values) = (Vec::new(), ValueBuffer::new());

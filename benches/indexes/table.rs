@@ -25,7 +25,7 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn new(keys: Vec<u64>, value_len_bytes: usize) -> Table {
         let header = ResponseHeader::of_value(value_len_bytes).expect("valid length");
-        let record_len_bytes = record_len_bytes(Key::U64(0), value_len_bytes, ALIGN_BYTES);
+        let record_len_bytes = record_len_bytes(KeyKind::U64.into(), Key::U64(0).into(), value_len_bytes, ALIGN_BYTES);
         let mut records = Vec::with_capacity(keys.len() * record_len_bytes);
         let mut places = vec![PlaceLine([0; LINE_PLACES]); keys.len().div_ceil(LINE_PLACES)];
         for (row, key) in keys.iter().enumerate() {
@@ -54,14 +54,14 @@ impl Table {
     /// Returns the value of the record at an offset, if the record has this key.
     #[inline(always)]
     pub(crate) fn value(&self, key: u64, offset_bytes: usize) -> Option<&[u8]> {
-        let record = Record::at(KeyKind::U64, &self.records, offset_bytes as u64)?;
+        let record = Record::at(KeyKind::U64.into(), &self.records, offset_bytes as u64)?;
         (record.key() == key).then(|| record.value())
     }
 
     /// Returns the value of the record at an offset, if the record's key is not greater than `key`.
     #[inline(always)]
     pub(crate) fn value_up_to(&self, key: u64, offset_bytes: usize) -> Option<&[u8]> {
-        let record = Record::at(KeyKind::U64, &self.records, offset_bytes as u64)?;
+        let record = Record::at(KeyKind::U64.into(), &self.records, offset_bytes as u64)?;
         (record.key() <= Key::U64(key)).then(|| record.value())
     }
 

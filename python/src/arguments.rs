@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use zero_kv::bake::Duplicates;
+use zero_kv::bake::{Duplicates, TableLayout};
 use zero_kv::store::Memory;
 
 /// A user's name or number.
@@ -52,6 +52,10 @@ pub(crate) fn unknown_value(argument: &str, found: &str, expected: &str) -> PyEr
 }
 
 /// Parses the argument `duplicates`.
+pub(crate) fn layout(layout: &str) -> PyResult<TableLayout> {
+    TableLayout::from_name(layout).ok_or_else(|| unknown_value("layout", layout, "\"fast\" or \"compact\""))
+}
+
 pub(crate) fn duplicates(duplicates: &str) -> PyResult<Duplicates> {
     match duplicates {
         "error" => Ok(Duplicates::Error),

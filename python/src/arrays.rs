@@ -1,25 +1,35 @@
 //! Fills buffers with values. `lib/zero_kv/_arrays.py` makes NumPy and pyarrow arrays from the buffers.
 
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
-use pyo3::prelude::*;
+use std::sync::Arc;
 
+use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use zero_kv::client::OwnedKey;
+use zero_kv::typed::Schema;
+use zero_kv::{Key, KeyType};
+
+use crate::columns::projection_of;
 use crate::errors::KeyKind;
-use crate::key_batch::{KeyBatch, PossibleKeys};
-use crate::lookup_table::LookupTable;
-use crate::many::detached;
-use crate::neighbors::{Neighbor, RowKeys};
+use crate::key_batch::PossibleKeys;
+use crate::key_columns::{KeyColumn, bound_keys};
+use crate::lookup_table::{Call, LookupTable};
+use crate::many::{CopiedValues, detached};
+use crate::neighbors::{NearestRows, Neighbor, RowKeys, RowSchemas};
+use crate::received::ReceivedRows;
+use crate::schema;
+use crate::typed_key::{bound_key, key_object, parsed_key_type};
 use crate::view::Memory;
 
 /// Looks up all keys and passes their values to `make`. Other Python threads run during the lookup and during `make`,
 /// unless there are few keys.
 fn look_up<T: Send>(
-    table: &Bound<'_, LookupTable>,
+    py: Python<'_>,
+    call: &Call<'_>,
     keys: &PossibleKeys<'_>,
     make: impl FnOnce(Vec<Option<&[u8]>>) -> T + Send,
 ) -> PyResult<T> {
-    let py = table.py();
-    table.get().look_up_many(py, keys, false, |values, _| Ok(detached(py, keys.len(), || make(values.slices()))))
+    call.look_up_many(py, keys, false, |values, _| Ok(detached(py, keys.len(), || make(values.slices()))))
 }
 
 /// Looks up keys, and returns two buffers. The first contains the concatenated values, with zeros for missing keys. The
@@ -30,9 +40,12 @@ pub(crate) fn fill_fixed<'py>(
     keys: &Bound<'py, PyAny>,
     len_bytes: usize,
 ) -> PyResult<(Memory, Memory)> {
-    let keys = table.get().possible_keys(keys)?;
-    let (filled, found) = look_up(table, &keys, |values| fixed_array(&values, len_bytes))??;
-    Ok((Memory::from_bytes(filled), Memory::from_bytes(found)))
+    let keys = table.get().repeatable_keys(keys)?;
+    table.get().call(table.py(), |call| {
+        let keys = call.possible_keys(&keys)?;
+        let (filled, found) = look_up(table.py(), call, &keys, |values| fixed_array(&values, len_bytes))??;
+        Ok((Memory::from_bytes(filled), Memory::from_bytes(found)))
+    })
 }
 
 /// Concatenates values of `len_bytes` bytes, with zeros for missing values. Also returns one byte per value, which is 1
@@ -65,53 +78,32 @@ type ArrowParts = (Memory, Memory, Memory, usize, bool);
 
 /// Looks up keys, and returns the buffers of an Arrow array with their values.
 ///
-/// The keys are the non-null elements of an Arrow array: either `numbers`, or `offsets` and `data`. If the array has
-/// nulls, `valid` has one byte per element of the array, which is zero for a null. The value of a null key is null.
+/// `keys` are the elements of an Arrow array that are not null, as `key_column` of `_keys.py` returns them. If the
+/// array has nulls, `valid` has one Boolean per element of the array. The value of a null key is null.
 #[pyfunction]
-#[pyo3(signature = (table, numbers, offsets, data, valid))]
+#[pyo3(signature = (table, keys, valid))]
 pub(crate) fn fill_arrow<'py>(
     py: Python<'py>,
     table: &Bound<'py, LookupTable>,
-    numbers: Option<Bound<'py, PyAny>>,
-    offsets: Option<Bound<'py, PyAny>>,
-    data: Option<Bound<'py, PyAny>>,
-    valid: Option<Bound<'py, PyAny>>,
+    keys: KeyColumn<'py>,
+    valid: Option<Vec<bool>>,
 ) -> PyResult<ArrowParts> {
-    let keys = arrow_keys(py, numbers, offsets, data)?;
-    let valid: Option<Vec<u8>> = valid.map(|valid| PyBuffer::get(&valid)?.to_vec(py)).transpose()?;
-    if valid.as_ref().is_some_and(|valid| valid.iter().filter(|valid| **valid != 0).count() != keys.len()) {
-        return Err(PyValueError::new_err("the number of nonzero bytes in valid differs from the number of keys"));
-    }
-    let keys = match table.get().is_strict {
-        true => PossibleKeys::from(keys.checked()?),
-        false => PossibleKeys::from_batch(keys)?,
-    };
-    let array = look_up(table, &keys, |values| match valid {
-        None => arrow_array(&values),
-        Some(valid) => {
-            let mut values = values.into_iter();
-            let value = |valid: u8| if valid == 0 { None } else { values.next().flatten() };
-            arrow_array(&valid.into_iter().map(value).collect::<Vec<_>>())
+    let mut keys = table.get().each_time(keys);
+    table.get().call(py, |call| {
+        let keys = call.possible_column(py, keys())?;
+        if valid.as_ref().is_some_and(|valid| valid.iter().filter(|valid| **valid).count() != keys.len()) {
+            return Err(PyValueError::new_err("the number of true elements in valid differs from the number of keys"));
         }
-    })?;
-    Ok(array.into())
-}
-
-/// Copies the keys of an Arrow array: either `numbers`, or `offsets` and `data`.
-pub(crate) fn arrow_keys<'py>(
-    py: Python<'py>,
-    numbers: Option<Bound<'py, PyAny>>,
-    offsets: Option<Bound<'py, PyAny>>,
-    data: Option<Bound<'py, PyAny>>,
-) -> PyResult<KeyBatch<'py>> {
-    match (numbers, offsets, data) {
-        (Some(numbers), None, None) => Ok(KeyBatch::Numbers(PyBuffer::get(&numbers)?.to_vec(py)?)),
-        (None, Some(offsets), Some(data)) => {
-            let (offsets, bytes) = (PyBuffer::get(&offsets)?.to_vec(py)?, PyBuffer::get(&data)?.to_vec(py)?);
-            Ok(KeyBatch::Packed { offsets, bytes })
-        }
-        _ => Err(PyTypeError::new_err("numbers, or offsets and data, were expected")),
-    }
+        let array = look_up(py, call, &keys, |values| match &valid {
+            None => arrow_array(&values),
+            Some(valid) => {
+                let mut values = values.into_iter();
+                let value = |valid: &bool| if *valid { values.next().flatten() } else { None };
+                arrow_array(&valid.iter().map(value).collect::<Vec<_>>())
+            }
+        })?;
+        Ok(array.into())
+    })
 }
 
 /// The buffers of an Arrow array of binary values.
@@ -156,9 +148,9 @@ fn arrow_array(values: &[Option<&[u8]>]) -> ArrowArray {
     ArrowArray { bits, offsets, data, null_count, is_large }
 }
 
-/// Looks up the nearest rows, and returns three buffers: the rows' keys as 64-bit numbers, their values, and one byte
-/// per requested key, which is 1 if a row was found. Keys and values are zero where no row was found. All values must
-/// have the length `len_bytes`.
+/// Looks up the nearest rows, and returns the type of the keys, and three buffers: the rows' keys as 64-bit numbers,
+/// their values, and one byte per requested key, which is 1 if a row was found. Keys and values are zero where no row
+/// was found. All values must have the length `len_bytes`.
 #[pyfunction]
 pub(crate) fn fill_neighbors_fixed<'py>(
     py: Python<'py>,
@@ -166,37 +158,207 @@ pub(crate) fn fill_neighbors_fixed<'py>(
     keys: &Bound<'py, PyAny>,
     len_bytes: usize,
     is_floor: bool,
-) -> PyResult<(Memory, Memory, Memory)> {
-    let keys = KeyBatch::from_object(keys)?;
-    let rows = table.get().find_neighbors(py, &keys, Neighbor::new(is_floor))?;
-    let RowKeys::Numbers(numbers) = rows.keys else {
-        let message = "the table's keys are bytes, where a dtype requires numbers: pass a pyarrow array of keys";
-        return Err(KeyKind::new_err(message));
-    };
-    let (values, found) = detached(py, keys.len(), || fixed_array(&rows.values.slices(), len_bytes))?;
-    Ok((Memory::from_bytes(number_bytes(&numbers)), Memory::from_bytes(values), Memory::from_bytes(found)))
+) -> PyResult<(String, Memory, Memory, Memory)> {
+    let keys = table.get().repeatable_keys(keys)?;
+    table.get().call(py, |call| {
+        let keys = call.bound_keys(&keys)?;
+        let rows = call.find_neighbors(py, &keys, Neighbor::new(is_floor))?;
+        let numbers = fixed_keys(&rows.keys, call.key_type, &rows.values)?;
+        let (values, found) = detached(py, keys.len(), || fixed_array(&rows.values.slices(), len_bytes))?;
+        let [values, found] = [values, found].map(Memory::from_bytes);
+        Ok((call.key_type.to_string(), numbers, values, found))
+    })
 }
 
-/// Looks up the nearest rows, and returns their keys and values as buffers of Arrow arrays. The keys are either numbers,
-/// which are null where the values are null, or an array of bytes. `numbers`, `offsets`, and `data` are the arguments of
-/// `fill_arrow`.
+/// Returns keys as 64-bit numbers. A number is 0 where `values` has no value.
+fn fixed_keys(keys: &RowKeys, key_type: KeyType, values: &CopiedValues) -> PyResult<Memory> {
+    let numbers = keys.numbers(key_type, values).ok_or_else(|| {
+        KeyKind::new_err(format!(
+            "the table's keys are {key_type}, where a dtype requires numbers, dates, or times: pass a pyarrow array of \
+             keys"
+        ))
+    })?;
+    Ok(Memory::from_bytes(number_bytes(&numbers)))
+}
+
+/// Looks up the ranges that contain keys, and returns the type of the keys, and four buffers: the first keys of the
+/// ranges and their last keys as 64-bit numbers, and what `fill_fixed` returns.
 #[pyfunction]
-#[pyo3(signature = (table, numbers, offsets, data, is_floor))]
+pub(crate) fn fill_ranges_fixed<'py>(
+    py: Python<'py>,
+    table: &Bound<'py, LookupTable>,
+    keys: &Bound<'py, PyAny>,
+    len_bytes: usize,
+) -> PyResult<(String, Memory, Memory, Memory, Memory)> {
+    let keys = table.get().repeatable_keys(keys)?;
+    table.get().call(py, |call| {
+        let keys = call.bound_keys(&keys)?;
+        let ranges = call.find_ranges(py, &keys)?;
+        let key_type = call.key_type;
+        let firsts = fixed_keys(&ranges.firsts, key_type, &ranges.values)?;
+        let lasts = fixed_keys(&ranges.lasts, key_type, &ranges.values)?;
+        let (values, found) = detached(py, keys.len(), || fixed_array(&ranges.values.slices(), len_bytes))?;
+        let [values, found] = [values, found].map(Memory::from_bytes);
+        Ok((key_type.to_string(), firsts, lasts, values, found))
+    })
+}
+
+/// Looks up the nearest rows, and returns the type of the keys, and the rows' keys and values as buffers of Arrow
+/// arrays. The keys are either numbers, which are null where the values are null, or an array of bytes or of the
+/// written form of keys. `keys` are those of `fill_arrow`.
+#[pyfunction]
 pub(crate) fn fill_neighbors_arrow<'py>(
     py: Python<'py>,
     table: &Bound<'py, LookupTable>,
-    numbers: Option<Bound<'py, PyAny>>,
-    offsets: Option<Bound<'py, PyAny>>,
-    data: Option<Bound<'py, PyAny>>,
+    keys: KeyColumn<'py>,
     is_floor: bool,
-) -> PyResult<(Option<Memory>, Option<ArrowParts>, ArrowParts)> {
-    let keys = arrow_keys(py, numbers, offsets, data)?.checked()?;
-    let rows = table.get().find_neighbors(py, &keys, Neighbor::new(is_floor))?;
-    let values = detached(py, keys.len(), || arrow_array(&rows.values.slices()));
-    Ok(match rows.keys {
-        RowKeys::Numbers(numbers) => (Some(Memory::from_bytes(number_bytes(&numbers))), None, values.into()),
-        RowKeys::Bytes(keys) => (None, Some(arrow_array(&keys.slices()).into()), values.into()),
+) -> PyResult<(String, Option<Memory>, Option<ArrowParts>, ArrowParts)> {
+    let mut keys = table.get().each_time(keys);
+    table.get().call(py, |call| {
+        let keys = keys().bounds(py, call.key_type)?;
+        let rows = call.find_neighbors(py, &keys, Neighbor::new(is_floor))?;
+        let values = detached(py, keys.len(), || arrow_array(&rows.values.slices()));
+        let (numbers, texts) = arrow_keys(py, &rows.keys, call.key_type, &rows.values);
+        Ok((call.key_type.to_string(), numbers, texts, values.into()))
     })
+}
+
+/// Keys as numbers, or as an array of their written form.
+type ArrowKeys = (Option<Memory>, Option<ArrowParts>);
+
+fn arrow_keys(py: Python<'_>, keys: &RowKeys, key_type: KeyType, values: &CopiedValues) -> ArrowKeys {
+    match keys.numbers(key_type, values) {
+        Some(numbers) => (Some(Memory::from_bytes(number_bytes(&numbers))), None),
+        None => (None, Some(detached(py, values.len(), || arrow_array(&keys.texts(key_type).slices())).into())),
+    }
+}
+
+/// Looks up the ranges that contain keys, and returns the type of the keys, and the first keys, the last keys, and the
+/// values of the ranges, as `fill_neighbors_arrow` does.
+#[pyfunction]
+pub(crate) fn fill_ranges_arrow<'py>(
+    py: Python<'py>,
+    table: &Bound<'py, LookupTable>,
+    keys: KeyColumn<'py>,
+) -> PyResult<(String, ArrowKeys, ArrowKeys, ArrowParts)> {
+    let mut keys = table.get().each_time(keys);
+    table.get().call(py, |call| {
+        let keys = keys().bounds(py, call.key_type)?;
+        let ranges = call.find_ranges(py, &keys)?;
+        let values = detached(py, keys.len(), || arrow_array(&ranges.values.slices()));
+        let ends = |keys: &RowKeys| arrow_keys(py, keys, call.key_type, &ranges.values);
+        Ok((call.key_type.to_string(), ends(&ranges.firsts), ends(&ranges.lasts), values.into()))
+    })
+}
+
+/// The type of the keys; the keys of the nearest rows, as numbers or as a list; one byte per requested key, which is 1
+/// if a row was found; and the rows. A number is zero where no row was found.
+type NeighborColumns<'py> = (String, Option<Memory>, Option<Bound<'py, PyList>>, Memory, ReceivedRows);
+
+/// Which of the nearest rows, and which of their columns, a call returns.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct NeighborSelection<'py> {
+    is_floor: bool,
+    /// For each key that is not null, the key that the key of its row must not pass.
+    limits: Option<Bound<'py, PyAny>>,
+    /// For each key of the call, whether it is not null. `None` if no key is null.
+    is_valid: Option<Vec<bool>>,
+    /// The names of the columns. `None` means all columns.
+    names: Option<Bound<'py, PyAny>>,
+    /// Whether keys that are not numbers are returned as their written form, in `bytes`, and not as objects.
+    is_written: bool,
+}
+
+impl NeighborSelection<'_> {
+    fn columns<'py>(
+        &self,
+        py: Python<'py>,
+        key_type: KeyType,
+        mut rows: NearestRows,
+        schema: Arc<Schema>,
+    ) -> PyResult<NeighborColumns<'py>> {
+        if let Some(limits) = &self.limits {
+            rows.apply_limits(&bound_keys(limits, key_type)?, Neighbor::new(self.is_floor))?;
+        }
+        if let Some(is_valid) = &self.is_valid {
+            rows.insert_missing(is_valid);
+        }
+        let values = rows.values.slices();
+        let found = values.iter().map(|value| value.is_some().into()).collect();
+        let numbers =
+            rows.keys.numbers(key_type, &rows.values).map(|numbers| Memory::from_bytes(number_bytes(&numbers)));
+        let keys = match &rows.keys {
+            RowKeys::Numbers(_) => None,
+            RowKeys::Bytes(_) if self.is_written => {
+                let text = |text: Option<&[u8]>| text.map(|text| PyBytes::new(py, text));
+                Some(PyList::new(py, rows.keys.texts(key_type).slices().into_iter().map(text))?)
+            }
+            RowKeys::Bytes(keys) => {
+                let object = |key: Option<&[u8]>| key.map(|key| key_object(py, key_type, Key::Bytes(key))).transpose();
+                let objects = keys.slices().into_iter().map(object).collect::<PyResult<Vec<_>>>()?;
+                Some(PyList::new(py, objects)?)
+            }
+        };
+        let projection = projection_of(&schema, self.names.as_ref())?;
+        let values = values.into_iter().map(|value| value.map(<[u8]>::to_vec)).collect();
+        let name = key_type.to_string();
+        Ok((name, numbers, keys, Memory::from_bytes(found), ReceivedRows::new(schema, projection, values)?))
+    }
+}
+
+/// Looks up the nearest rows of keys without null, and returns their columns.
+#[pyfunction]
+pub(crate) fn find_neighbor_columns<'py>(
+    table: &Bound<'py, LookupTable>,
+    keys: &Bound<'py, PyAny>,
+    selection: NeighborSelection<'py>,
+) -> PyResult<NeighborColumns<'py>> {
+    let py = table.py();
+    let keys = table.get().repeatable_keys(keys)?;
+    table.get().call(py, |call| {
+        let rows = call.find_neighbors(py, &call.bound_keys(&keys)?, Neighbor::new(selection.is_floor))?;
+        let schema = match rows.schemas.common(&rows.values)? {
+            Some(schema) => schema,
+            None => table.get().typed_schema(py)?,
+        };
+        selection.columns(py, call.key_type, rows, schema)
+    })
+}
+
+/// Returns the columns of the nearest rows of keys without null, which the asyncio client received from a table with
+/// keys of this type and with this schema.
+#[pyfunction]
+pub(crate) fn received_neighbor_columns<'py>(
+    py: Python<'py>,
+    key_type: &str,
+    schema: &Bound<'py, schema::Schema>,
+    keys: &Bound<'py, PyAny>,
+    rows: Vec<Option<(Bound<'py, PyAny>, Vec<u8>)>>,
+    selection: NeighborSelection<'py>,
+) -> PyResult<NeighborColumns<'py>> {
+    let schema = Arc::clone(&schema.get().0);
+    let key_type = parsed_key_type(key_type)?;
+    let row = |(key, value): (Bound<'py, PyAny>, Vec<u8>)| {
+        Ok::<_, PyErr>((OwnedKey::from(bound_key(&key, key_type)?.as_key()), value))
+    };
+    let rows = rows.into_iter().map(|found| found.map(row).transpose()).collect::<PyResult<_>>()?;
+    let schemas = RowSchemas::Common(Some(Arc::clone(&schema)));
+    let rows = NearestRows::received(bound_keys(keys, key_type)?.kind(), (rows, schemas));
+    selection.columns(py, key_type, rows, schema)
+}
+
+/// Returns the rows that the asyncio client received from a table with this schema, and the columns with these names.
+#[pyfunction]
+#[pyo3(signature = (schema, rows, names))]
+pub(crate) fn received_rows(
+    schema: &Bound<'_, schema::Schema>,
+    rows: Vec<Option<Vec<u8>>>,
+    names: Option<&Bound<'_, PyAny>>,
+) -> PyResult<ReceivedRows> {
+    let schema = Arc::clone(&schema.get().0);
+    let projection = projection_of(&schema, names)?;
+    ReceivedRows::new(schema, projection, rows)
 }
 
 fn number_bytes(numbers: &[u64]) -> Vec<u8> {

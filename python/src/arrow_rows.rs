@@ -1,8 +1,8 @@
 //! Reads the rows of Arrow arrays.
 //!
-//! In: for each batch of rows, the buffers of one array per column, which `lib/zero_kv/_shards.py` has cast to the types
-//! of the table. Out: keys and encoded values. A row is not a Python object at any time, and other Python threads run
-//! while rows are encoded.
+//! In: for each batch of rows, the buffers of one array per column, which `lib/zero_kv/_shards.py` has cast to the
+//! types of the table. Out: keys and encoded values. A row is not a Python object at any time, and other Python threads
+//! run while rows are encoded.
 
 use std::sync::Arc;
 
@@ -10,13 +10,14 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
-use zero_kv::Key;
 #[cfg(feature = "object-store")]
 use zero_kv::bake::RowPiece;
 use zero_kv::bake::SlotLens;
-use zero_kv::typed::{Column, ColumnType, List, RowEncoder, Schema, Value};
+use zero_kv::typed::{Column, ColumnType, List, RowEncoder, Schema, TextList, Value};
+use zero_kv::{Key, KeyType};
 
 use crate::errors::BakeFailed;
+use crate::typed_key::text_exception;
 
 /// The buffers of one array: a byte for each element, which is zero for null; offsets of 64 bits; and data. Elements of
 /// fixed length have no offsets.
@@ -30,7 +31,8 @@ pub(crate) struct ArrowRows {
     batch: Batch,
     /// The encoder of the rows of a typed table. Without it, the batches have one other column, the values.
     encoder: Option<RowEncoder<Arc<Schema>>>,
-    /// Whether keys are numbers of 64 bits. Otherwise they are bytes.
+    key_type: KeyType,
+    /// Whether the keys of the batches are numbers of 64 bits. Otherwise they are bytes, or the written form of keys.
     has_numbers: bool,
     /// The number of rows of the batches before the current one.
     rows_before: u64,
@@ -56,13 +58,18 @@ struct Array {
 impl ArrowRows {
     /// `columns` are the columns of a typed table. `has_numbers` is whether the arrays of keys have numbers, and not
     /// bytes.
-    pub(crate) fn new(batches: Py<PyIterator>, columns: Option<&[Column]>, has_numbers: bool) -> PyResult<ArrowRows> {
+    pub(crate) fn new(
+        batches: Py<PyIterator>,
+        columns: Option<&[Column]>,
+        key_type: KeyType,
+        has_numbers: bool,
+    ) -> PyResult<ArrowRows> {
         let encoder = |columns: &[Column]| {
             let schema = Schema::new("", columns.to_vec()).map_err(|error| PyValueError::new_err(error.to_string()))?;
             Ok::<_, PyErr>(RowEncoder::new(Arc::new(schema)))
         };
         let encoder = columns.map(encoder).transpose()?;
-        Ok(ArrowRows { batches, batch: Batch::default(), encoder, has_numbers, rows_before: 0 })
+        Ok(ArrowRows { batches, batch: Batch::default(), encoder, key_type, has_numbers, rows_before: 0 })
     }
 
     /// Adds rows to a piece until it is full, or until no rows are left.
@@ -85,14 +92,22 @@ impl ArrowRows {
 
     /// Adds the lengths of all rows.
     pub(crate) fn measure(&mut self, py: Python<'_>, lens: &mut SlotLens) -> PyResult<()> {
+        let (key_type, mut rejected) = (self.key_type, None);
         while self.next_batch(py)? {
             py.check_signals()?;
             py.detach(|| {
                 self.take_rows(|key, value| {
-                    lens.add(key, value.len());
-                    true
+                    match key.as_bytes().filter(|_| !key_type.is_plain()).map(|text| key_type.parse(text)) {
+                        None => lens.add(key_type, key, value.len()),
+                        Some(Ok(key)) => lens.add(key_type, key.as_key(), value.len()),
+                        Some(Err(error)) => rejected = Some(text_exception(&error)),
+                    }
+                    rejected.is_none()
                 })
             })?;
+            if let Some(error) = rejected {
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -112,7 +127,7 @@ impl ArrowRows {
         Ok(true)
     }
 
-    /// Passes rows of the current batch to `take`, until it returns false.
+    /// Passes rows of the current batch to `take`, until it returns false. Keys are numbers, bytes, or written forms.
     fn take_rows(&mut self, mut take: impl FnMut(Key<'_>, &[u8]) -> bool) -> PyResult<()> {
         let ArrowRows { batch, encoder, has_numbers, rows_before, .. } = self;
         let mut values = Vec::with_capacity(batch.cells.len());
@@ -199,6 +214,8 @@ impl Array {
                 let unscaled = i128::from_le_bytes(self.element(row, 16)?.try_into().ok()?);
                 Some(Value::Decimal { unscaled, scale })
             }
+            // The elements are the JSON of lists.
+            ColumnType::TextList => self.element(row, 1).and_then(TextList::from_bytes).map(Value::TextList),
             ColumnType::List { element, len } => {
                 // Offsets count elements. The encoder checks the length of a list.
                 let elements = if self.offsets.is_some() { 1 } else { len? as usize };

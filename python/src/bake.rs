@@ -8,18 +8,20 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use pyo3::exceptions::{PyTypeError, PyUnicodeError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyIterator, PyList, PyMemoryView, PyTuple};
+use pyo3::types::{PyBytes, PyInt, PyIterator, PyList, PyMemoryView, PyString, PyTuple};
 use zero_kv::bake::{self, Column, Input, Keys, Options, Progress, RowPiece, TypedColumns};
 use zero_kv::counted::counted;
-use zero_kv::{Key, KeyKind};
+use zero_kv::{Key, KeyType, PART_COUNT_MAX, PartType};
 
 use crate::arguments::{self, unknown_value};
+use crate::array_nulls::check_unmasked;
 use crate::cells::{CellRows, columns_from};
-use crate::convert::{bytes_from, key_from, kind_name, type_name};
+use crate::convert::{bytes_from, key_from, type_name};
 use crate::errors::{self, bake_exception};
 use crate::raised::{Raised, SIGNALS_EVERY};
+use crate::typed_key::{StoredKey, baked_key};
 
 /// The maximum number of rows that are read before signals are checked and other Python threads run.
 const PIECE_ROWS: usize = 4096;
@@ -37,8 +39,8 @@ pub(crate) struct Report {
     rows_read: u64,
     /// The number of rows that were dropped because another row with the same key was kept.
     duplicates_dropped: u64,
-    /// The kind of the keys: `"u64"` or `"bytes"`.
-    key_kind: &'static str,
+    /// The type of the keys, such as `"u64"`, `"ip"`, or, for keys of two parts, `"bytes,date"`.
+    key_type: String,
     /// The file's length.
     file_len_bytes: u64,
     /// The total length of the values.
@@ -52,20 +54,21 @@ pub(crate) struct Report {
 #[pymethods]
 impl Report {
     fn __repr__(&self) -> String {
-        let Report { rows, key_kind, file_len_bytes, elapsed_s, .. } = self;
-        format!("<zero_kv.Report {}, keys {key_kind}, {file_len_bytes} bytes, {elapsed_s:.2} s>", counted(rows, "row"))
+        let Report { rows, key_type, file_len_bytes, elapsed_s, .. } = self;
+        format!("<zero_kv.Report {}, keys {key_type}, {file_len_bytes} bytes, {elapsed_s:.2} s>", counted(rows, "row"))
     }
 }
 
 /// Bakes the rows of an iterator. Each row is a pair of a key and a value.
 #[pyfunction]
-#[pyo3(signature = (rows, path, keys, duplicates, base, memory_bytes, threads, replace, typed, progress))]
+#[pyo3(signature = (rows, path, keys, layout, duplicates, base, memory_bytes, threads, replace, typed, progress))]
 #[expect(clippy::too_many_arguments, reason = "one for each option; lib/zero_kv/_bake.py has keyword arguments")]
 pub(crate) fn bake_rows(
     py: Python<'_>,
     rows: &Bound<'_, PyIterator>,
     path: PathBuf,
     keys: &str,
+    layout: &str,
     duplicates: &str,
     base: Option<PathBuf>,
     memory_bytes: Option<u64>,
@@ -75,23 +78,18 @@ pub(crate) fn bake_rows(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Report> {
     let first = rows.clone().next().transpose()?;
-    let keys = match (keys, &first) {
-        ("u64", _) => Expected::Decimal,
-        ("bytes", _) => Expected::Only(KeyKind::Bytes),
-        ("auto", Some(row)) => Expected::Only(key_from(&pair(row, 1)?.0).map_err(|error| at_row(py, 1, error))?.kind()),
-        ("auto", None) => Expected::Only(KeyKind::U64),
-        _ => return Err(unknown_value("keys", keys, "\"auto\", \"u64\" or \"bytes\"")),
-    };
+    let keys = expected_keys(keys, first.as_ref())?;
     let raised = Raised::default();
     let mut options = Options::default();
     options.keys = match keys {
-        Expected::Decimal | Expected::Only(KeyKind::U64) => Keys::U64,
-        Expected::Only(KeyKind::Bytes) => Keys::Bytes,
+        Expected::Decimal => Keys::U64,
+        Expected::Only(key_type) => key_type.into(),
     };
+    options.layout = arguments::layout(layout)?;
     options.duplicates = arguments::duplicates(duplicates)?;
     (options.base, options.memory_bytes, options.threads) = (base, memory_bytes, threads);
     let rules = &mut options.replace;
-    (rules.rows_min, rules.shrink_max_percent, rules.allow_empty, rules.allow_key_kind_change) = replace;
+    (rules.rows_min, rules.shrink_max_percent, rules.allow_empty, rules.allow_key_type_change) = replace;
     options.cancel = raised.cancel.clone();
     let cells = match typed {
         None => None,
@@ -109,6 +107,7 @@ pub(crate) fn bake_rows(
         first: first.map(Bound::unbind),
         keys,
         cells,
+        text: Vec::new(),
         taken: 0,
         ended: false,
     };
@@ -144,7 +143,7 @@ pub(crate) fn bake_rows(
         rows: report.rows,
         rows_read: report.rows_read,
         duplicates_dropped: report.duplicates_dropped,
-        key_kind: kind_name(report.key_kind),
+        key_type: report.key_type.to_string(),
         file_len_bytes: report.file_len_bytes,
         values_len_bytes: report.values_len_bytes,
         digest: format!("{:032x}", report.digest),
@@ -152,7 +151,8 @@ pub(crate) fn bake_rows(
     })
 }
 
-/// Returns the phase of a bake, and how many of its items, rows or bytes, are done, and are to be done if that is known.
+/// Returns the phase of a bake, and how many of its items, rows or bytes, are done, and are to be done if that is
+/// known.
 fn phase_of(progress: &Progress) -> Option<(&'static str, u64, Option<u64>)> {
     Some(match *progress {
         Progress::Read { rows, .. } => ("read", rows, None),
@@ -164,12 +164,73 @@ fn phase_of(progress: &Progress) -> Option<(&'static str, u64, Option<u64>)> {
     })
 }
 
-/// The kind of keys that rows may have.
+/// The keys that rows may have.
 #[derive(Clone, Copy)]
 enum Expected {
     /// Only numbers: `int`, or text that contains a decimal number.
     Decimal,
-    Only(KeyKind),
+    Only(KeyType),
+}
+
+/// Returns the keys that the argument `keys` names: a key type, in which the first row decides about `auto`.
+fn expected_keys(keys: &str, first: Option<&Bound<'_, PyAny>>) -> PyResult<Expected> {
+    let unknown = || {
+        let expected = "\"auto\", or a key type: \"u64\", \"i64\", \"ip\", \"ipv4\", \"uuid\", \"hex\", \"date\", \
+                        \"timestamp\", \"bytes\", or the types of several parts, such as \"bytes,date\"";
+        unknown_value("keys", keys, expected)
+    };
+    if keys == "u64" {
+        return Ok(Expected::Decimal);
+    }
+    let names: Vec<&str> = keys.split(',').collect();
+    let named: Option<Vec<Option<PartType>>> =
+        (names.iter()).map(|name| if *name == "auto" { Some(None) } else { name.parse().ok().map(Some) }).collect();
+    let named = named.ok_or_else(unknown)?;
+    let Some(first) = first else {
+        let parts: Vec<_> = named.into_iter().map(|part| part.unwrap_or(PartType::U64)).collect();
+        return KeyType::of_parts(&parts).map(Expected::Only).ok_or_else(unknown);
+    };
+    if !named.contains(&None) {
+        return KeyType::of_parts(&named.into_iter().flatten().collect::<Vec<_>>())
+            .map(Expected::Only)
+            .ok_or_else(unknown);
+    }
+    let (py, key) = (first.py(), pair(first, 1)?.0);
+    let objects = match key.cast::<PyTuple>() {
+        Ok(parts) => parts.iter().collect(),
+        Err(_) => vec![key.clone()],
+    };
+    let named = if keys == "auto" { vec![None; objects.len()] } else { named };
+    if named.len() != objects.len() {
+        let (found, expected) = (objects.len(), named.len());
+        let message = format!("the key has {found} parts, where {expected} were expected: {keys}");
+        return Err(at_row(py, 1, PyValueError::new_err(message)));
+    }
+    let parts = objects.iter().zip(named).map(|(object, part)| part.map_or_else(|| part_of(object), Ok));
+    let parts = parts.collect::<PyResult<Vec<_>>>().map_err(|error| at_row(py, 1, error))?;
+    let key_type = KeyType::of_parts(&parts).ok_or_else(|| {
+        let message = format!("the key has {} parts, where 1 to {PART_COUNT_MAX} were expected", parts.len());
+        at_row(py, 1, PyValueError::new_err(message))
+    })?;
+    Ok(Expected::Only(key_type))
+}
+
+/// Returns the type of the keys, or of a part of the keys, of a table whose first row has this key.
+fn part_of(key: &Bound<'_, PyAny>) -> PyResult<PartType> {
+    if key.is_instance_of::<PyBytes>() || key.is_instance_of::<PyString>() {
+        return Ok(PartType::Bytes);
+    }
+    Ok(match type_name(key).as_str() {
+        "IPv4Address" | "IPv6Address" => PartType::Ip,
+        "UUID" => PartType::Uuid,
+        "date" => PartType::Date,
+        "datetime" | "Timestamp" | "datetime64" => PartType::Timestamp,
+        _ if key.lt(0).unwrap_or(false) => PartType::I64,
+        _ => {
+            key_of_row(key)?;
+            PartType::U64
+        }
+    })
 }
 
 /// The remaining rows of the iterator.
@@ -179,6 +240,8 @@ struct PythonRows {
     keys: Expected,
     /// The encoder of the rows of a typed table.
     cells: Option<CellRows>,
+    /// The written form of the last key.
+    text: Vec<u8>,
     /// The number of rows that have been read.
     taken: u64,
     ended: bool,
@@ -206,7 +269,15 @@ impl PythonRows {
         let (key, value) = pair(row, self.taken)?;
         let taken = self.taken;
         let at_row = |error| at_row(row.py(), taken, error);
-        let key = key_from(&key).and_then(|key| check(self.keys, key)).map_err(at_row)?;
+        let key = stored_key(&key, self.keys).map_err(at_row)?;
+        let key = match self.keys {
+            Expected::Only(key_type) if !key_type.is_plain() => {
+                self.text.clear();
+                key_type.write(key.as_key(), &mut self.text);
+                Key::Bytes(&self.text)
+            }
+            _ => key.as_key(),
+        };
         if let Some(cells) = &mut self.cells {
             piece.push(key, cells.encode(&value).map_err(at_row)?);
         } else if let Some(bytes) = bytes_from(&value).map_err(at_row)? {
@@ -218,14 +289,46 @@ impl PythonRows {
     }
 }
 
-fn check(expected: Expected, key: Key<'_>) -> PyResult<Key<'_>> {
-    match expected {
-        Expected::Only(kind) if kind != key.kind() => {
-            let found = key.kind();
-            Err(errors::KeyKind::new_err(format!("the key is of kind {found}, where {kind} were expected")))
+/// Converts the key of a row.
+fn stored_key<'a>(key: &'a Bound<'_, PyAny>, expected: Expected) -> PyResult<StoredKey<'a>> {
+    let key_type = match expected {
+        // The number of an IPv4 address. The type `ip` has no numbers, because addresses of IPv6 have them, too.
+        Expected::Only(key_type) if key_type.parts() == [PartType::Ipv4] && key.is_instance_of::<PyInt>() => {
+            let address = key.extract::<u32>().map_err(|_| {
+                PyOverflowError::new_err(format!("the key is {key}, where the number of an IPv4 address was expected"))
+            })?;
+            return Ok(StoredKey::Borrowed(Key::U64(address.into())));
         }
-        _ => Ok(key),
+        Expected::Only(key_type) if !key_type.is_plain() => return baked_key(key, key_type),
+        Expected::Only(key_type) => Some(key_type),
+        Expected::Decimal => None,
+    };
+    let key = key_of_row(key)?;
+    match key_type {
+        Some(key_type) if key_type.kind() != key.kind() => {
+            let found = key.kind();
+            Err(errors::KeyKind::new_err(format!("the key is of kind {found}, where {key_type} were expected")))
+        }
+        _ => Ok(StoredKey::Borrowed(key)),
     }
+}
+
+/// Converts a number, or bytes.
+fn key_of_row<'a>(key: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
+    key_from(key).map_err(|error| {
+        if key.is_instance_of::<PyTuple>() || key.is_instance_of::<PyList>() {
+            let found = type_name(key);
+            return PyTypeError::new_err(format!(
+                "the key is of type {found}, where int, bytes or str was expected: keys of several parts are tuples, in all \
+                 rows, and keys=\"bytes,date\" names the types of the parts"
+            ));
+        }
+        if error.is_instance_of::<PyOverflowError>(key.py()) && key.lt(0).unwrap_or(false) {
+            let message = format!("{}: pass keys=\"i64\"", error.value(key.py()));
+            return PyOverflowError::new_err(message);
+        }
+        error
+    })
 }
 
 fn pair<'py>(row: &Bound<'py, PyAny>, number: u64) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
@@ -255,11 +358,12 @@ fn pair<'py>(row: &Bound<'py, PyAny>, number: u64) -> PyResult<(Bound<'py, PyAny
 
 /// Copies the bytes of an object with the buffer protocol.
 fn buffer_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    check_unmasked(value)?;
     let Ok(lent) = PyMemoryView::from(value) else {
         let found = type_name(value);
         let expected = "bytes, str or an object with the buffer protocol";
         let remedy = match &*found {
-            "NoneType" => {
+            "NoneType" | "NAType" | "NaTType" => {
                 "leave the row out, or bake a typed table with a type that allows null, such as types={\"value\": \"text?\"}"
             }
             "list" | "tuple" => "pass numpy.asarray(value, dtype=\"float32\"), or types={\"value\": \"list(f32)\"}",

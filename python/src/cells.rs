@@ -10,10 +10,13 @@ use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 use zero_kv::for_each_number;
-use zero_kv::typed::{Column, ColumnType, ElementType, List, RowEncoder, Schema, TextParser, TimeUnit, Value};
+use zero_kv::typed::{
+    Column, ColumnType, ElementType, List, RowEncoder, Schema, TextList, TextParser, TimeUnit, Value,
+};
 use zerocopy::{Immutable, IntoBytes};
 
-use crate::cell::{EPOCH_ORDINAL, epoch};
+use crate::array_nulls::check_unmasked;
+use crate::cell::{EPOCH_ORDINAL, epoch, naive};
 use crate::convert::type_name;
 use crate::errors::BakeFailed;
 
@@ -23,10 +26,11 @@ pub(crate) struct CellRows {
     encoder: RowEncoder<Arc<Schema>>,
 }
 
-/// A cell that owns the elements of a list, and otherwise refers to a Python object.
+/// A cell that owns the encoding of a list, and otherwise refers to a Python object.
 enum Cell<'o> {
     Value(Value<'o>),
     List(ElementType, Vec<u8>),
+    TextList(Vec<u8>),
 }
 
 /// Parses columns from pairs of name and type.
@@ -56,7 +60,10 @@ impl CellRows {
         let CellRows { schema, encoder } = self;
         let objects = objects_of(row, schema)?;
         let cells = schema.columns().iter().zip(&objects).map(|(column, object)| {
-            cell_from(object, column.column_type).map_err(|error| in_column(row.py(), column, error))
+            cell_from(object, column.column_type).or_else(|error| match is_missing(object) {
+                true => Ok(Cell::Value(Value::Null)),
+                false => Err(in_column(row.py(), column, error)),
+            })
         });
         let mut cells = cells.collect::<PyResult<Vec<Cell<'_>>>>()?;
         // Objects without a column, which the encoder counts.
@@ -114,6 +121,11 @@ fn undeclared(row: &Bound<'_, PyAny>, schema: &Schema) -> PyResult<PyErr> {
     Ok(BakeFailed::new_err("the row has more items than columns"))
 }
 
+/// Returns whether an object is `pandas.NA` or `pandas.NaT`.
+fn is_missing(object: &Bound<'_, PyAny>) -> bool {
+    matches!(&*type_name(object), "NAType" | "NaTType")
+}
+
 fn in_column(py: Python<'_>, column: &Column, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyException>(py) {
         return error;
@@ -135,6 +147,7 @@ impl Cell<'_> {
             Cell::List(element, bytes) => {
                 Value::List(List::new(*element, bytes).expect("the bytes are whole elements"))
             }
+            Cell::TextList(bytes) => Value::TextList(TextList::from_bytes(bytes).expect("encoded texts")),
         }
     }
 }
@@ -151,6 +164,7 @@ fn cell_from<'o>(object: &'o Bound<'_, PyAny>, column_type: ColumnType) -> PyRes
             Err(_) => Err(unexpected(object, "bytes")),
         },
         ColumnType::List { element, .. } => Ok(Cell::List(element, elements_from(object, element)?)),
+        ColumnType::TextList => texts_from(object).map(Cell::TextList),
         scalar => scalar_from(object, scalar).map(Cell::Value),
     }
 }
@@ -172,7 +186,7 @@ fn scalar_from(object: &Bound<'_, PyAny>, column_type: ColumnType) -> PyResult<V
                 ColumnType::Date => date_from(object).map(Value::Date),
                 ColumnType::Timestamp(unit) => Ok(Value::Timestamp(timestamp_from(object, unit)?, unit)),
                 ColumnType::Decimal { .. } => decimal_from(object, column_type),
-                ColumnType::Text | ColumnType::Bytes | ColumnType::List { .. } => {
+                ColumnType::Text | ColumnType::Bytes | ColumnType::List { .. } | ColumnType::TextList => {
                     unreachable!("these types borrow from the object")
                 }
             }
@@ -236,13 +250,18 @@ fn timestamp_from(object: &Bound<'_, PyAny>, unit: TimeUnit) -> PyResult<i64> {
     if !object.hasattr("tzinfo")? || !object.hasattr("toordinal")? {
         return Err(unexpected(object, "datetime.datetime, an int of units since 1970-01-01, or str"));
     }
-    let (py, epoch) = (object.py(), epoch(object.py())?);
+    units_of_datetime(object, unit)
+}
+
+/// Returns the microseconds since 1970-01-01T00:00:00Z of a `datetime.datetime`, or of a time of pandas.
+pub(crate) fn micros_of_datetime(datetime: &Bound<'_, PyAny>) -> PyResult<i64> {
+    units_of_datetime(datetime, TimeUnit::Micros)
+}
+
+fn units_of_datetime(object: &Bound<'_, PyAny>, unit: TimeUnit) -> PyResult<i64> {
+    let epoch = epoch(object.py())?;
     let since = match object.getattr("tzinfo")?.is_none() {
-        true => {
-            let naive = PyDict::new(py);
-            naive.set_item("tzinfo", py.None())?;
-            object.sub(epoch.call_method("replace", (), Some(&naive))?)?
-        }
+        true => object.sub(naive(epoch)?)?,
         false => object.sub(epoch)?,
     };
     let part = |name: &str| -> PyResult<i128> { since.getattr(name)?.extract::<i64>().map(i128::from) };
@@ -276,6 +295,25 @@ fn decimal_from(object: &Bound<'_, PyAny>, column_type: ColumnType) -> PyResult<
     parsed(text.to_str()?, column_type)
 }
 
+/// Returns the encoded texts of a list, or of another iterable of `str`.
+fn texts_from(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
+        return Err(unexpected(object, "a list of str"));
+    }
+    let mut texts: Vec<Bound<'_, PyString>> = Vec::new();
+    for item in object.try_iter()? {
+        let item = item?;
+        match item.cast::<PyString>() {
+            Ok(text) => texts.push(text.clone()),
+            Err(_) => return Err(unexpected(&item, "str in the list")),
+        }
+    }
+    let texts = texts.iter().map(|text| text.to_str()).collect::<PyResult<Vec<_>>>()?;
+    let mut bytes = Vec::new();
+    TextList::encode(texts, &mut bytes);
+    Ok(bytes)
+}
+
 /// Returns the encoded elements of a list, of another iterable, or of a one-dimensional array. Dates and timestamps in
 /// an array are integers.
 fn elements_from(object: &Bound<'_, PyAny>, element: ElementType) -> PyResult<Vec<u8>> {
@@ -284,6 +322,7 @@ fn elements_from(object: &Bound<'_, PyAny>, element: ElementType) -> PyResult<Ve
         let is_native = !matches!(buffer.format().to_bytes().first(), Some(b'>' | b'!'));
         is_native.then(|| Ok(buffer.to_vec(object.py())?.as_bytes().to_vec()))
     }
+    check_unmasked(object)?;
     let is_list = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
     macro_rules! copied {
         ([] $($variant:ident $number:ident $value:ident),*) => {

@@ -9,7 +9,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use zero_kv::client;
+use zero_kv::client::{self, Options};
 
 use crate::connection::Connection;
 use crate::connection_pool::ConnectionPool;
@@ -32,6 +32,10 @@ use crate::options::Keywords;
 /// times, and attempts to reconnect continue for up to `reconnect_timeout`. If no server runs, a call fails after
 /// that time, and the next call reconnects. Connecting takes at most `connect_timeout`, and a call `timeout`. Times
 /// are in seconds, and without a `timeout` (`None`), a call waits forever. `strict` is described at `LookupTable`.
+///
+/// With `cache`, a client keeps the values of hot keys in memory, at most this number of bytes, and `get`, `get_many`,
+/// `get_bytes`, `get_bytes_many`, and `[]` send no requests for them. A call first reads what the server has announced,
+/// without waiting: once the announcement of a new table has arrived, no call returns a value of the old one.
 ///
 /// On a Unix socket, the server must run as root, as this process's user, or as `server_user` (a name or a number,
 /// by default the value of the environment variable `ZERO_KV_SERVER_USER`). If no user is named, a server that runs
@@ -62,7 +66,7 @@ pub(crate) struct Client;
 /// role. In each of `attempts` attempts, a call tries all nodes of a slot until one answers. `timeout` is the
 /// maximum time in seconds of one request to one node. After this time, a call that all nodes of a slot have failed
 /// to answer is not attempted again, and after twice this time, a call ends. `None` means no limit. The other
-/// options are those of `Client`, for the connections to all nodes.
+/// options are those of `Client`, for the connections to all nodes, which share the `cache`.
 ///
 /// A client is a mapping, as a `Client` is. Threads can share a client. After a fork, the child process reconnects.
 /// Ctrl-C ends a call to one node; a call to several nodes ends when all of them have responded, or after `timeout`.
@@ -107,7 +111,8 @@ impl Client {
         let keywords = Keywords::new(py, options)?;
         let options = keywords.server_options(&address)?;
         let is_strict = keywords.finish()?;
-        let pool = ConnectionPool::new(address.display().to_string(), move || {
+        let pool = ConnectionPool::new(address.display().to_string(), options.cache.clone(), move |cache| {
+            let options = Options { cache, ..options.clone() };
             client::Client::connect_with(&address, &options).map(Connection::Server)
         });
         Ok(connected(py, pool, is_strict, arguments)?.add_subclass(Client))
@@ -148,7 +153,9 @@ impl ClusterClient {
         let options = keywords.cluster_options(first)?;
         let is_strict = keywords.finish()?;
         let name = nodes.iter().map(|node| node.display().to_string()).collect::<Vec<_>>().join(", ");
-        let pool = ConnectionPool::new(name, move || {
+        let pool = ConnectionPool::new(name, options.client.cache.clone(), move |cache| {
+            let mut options = options.clone();
+            options.client.cache = cache;
             client::ClusterClient::connect_with(&nodes, &options).map(Connection::Cluster)
         });
         Ok(connected(py, pool, is_strict, arguments)?.add_subclass(ClusterClient))

@@ -17,7 +17,6 @@ pub(crate) struct Part<'py> {
     name: String,
     /// The name of the type, without `?`.
     kind: String,
-    is_nullable: bool,
     null_count: usize,
     /// For NumPy one byte for each row, and for Arrow one bit, which is 1 if the row has a value.
     valid: Memory,
@@ -25,6 +24,8 @@ pub(crate) struct Part<'py> {
     values: Option<Memory>,
     /// The boundaries of the data of each value, or of each list, as 64-bit integers.
     offsets: Option<Memory>,
+    /// The boundaries of the texts of all lists, as 64-bit integers, if the column has lists of texts.
+    text_offsets: Option<Memory>,
     /// The values as Python objects, in the place of `values`, for types that no NumPy array has.
     objects: Option<Bound<'py, PyList>>,
 }
@@ -47,11 +48,11 @@ fn part<'py>(py: Python<'py>, column: &Column, buffer: ColumnBuffer, is_arrow: b
     let mut part = Part {
         name: column.name.clone(),
         kind: column.column_type.to_string(),
-        is_nullable: column.is_nullable,
         null_count: buffer.is_valid.iter().filter(|is_valid| !**is_valid).count(),
         valid: Memory::from_bytes(valid),
         values: None,
         offsets: None,
+        text_offsets: None,
         objects: None,
     };
     let is_object = column.column_type.is_variable() || matches!(column.column_type, ColumnType::Decimal { .. });
@@ -59,17 +60,24 @@ fn part<'py>(py: Python<'py>, column: &Column, buffer: ColumnBuffer, is_arrow: b
         part.objects = Some(objects(py, column.column_type, &buffer)?);
         return Ok(part);
     }
+    let offsets = |ends: Vec<usize>| {
+        let offsets: Vec<i64> = std::iter::once(0).chain(ends.into_iter().map(|end| end as i64)).collect();
+        Memory::from_bytes(offsets.as_bytes().to_vec())
+    };
     let (values, ends) = match buffer.values {
         ColumnValues::Data { data, ends } => (data, Some(ends)),
-        ColumnValues::List { elements, ends } => (bytes_of(&elements, is_arrow), Some(ends)),
+        ColumnValues::List { elements, ends } => match *elements {
+            ColumnValues::Data { data, ends: text_ends } => {
+                part.text_offsets = Some(offsets(text_ends));
+                (data, Some(ends))
+            }
+            elements => (bytes_of(&elements, is_arrow), Some(ends)),
+        },
         values => (bytes_of(&values, is_arrow), None),
     };
     part.values = Some(Memory::from_bytes(values));
     let has_offsets = column.column_type.is_variable();
-    part.offsets = ends.filter(|_| has_offsets).map(|ends| {
-        let offsets: Vec<i64> = std::iter::once(0).chain(ends.into_iter().map(|end| end as i64)).collect();
-        Memory::from_bytes(offsets.as_bytes().to_vec())
-    });
+    part.offsets = ends.filter(|_| has_offsets).map(offsets);
     Ok(part)
 }
 
@@ -108,6 +116,16 @@ fn objects<'py>(py: Python<'py>, column_type: ColumnType, buffer: &ColumnBuffer)
             (ColumnValues::Data { data, ends }, _) => cell_object(py, Value::Bytes(&data[range(ends, 1)])),
             (ColumnValues::Decimal(values), ColumnType::Decimal { scale, .. }) => {
                 cell_object(py, Value::Decimal { unscaled: values[row], scale })
+            }
+            (ColumnValues::List { elements, ends }, ColumnType::TextList) => {
+                let ColumnValues::Data { data, ends: text_ends } = &**elements else {
+                    unreachable!("the elements are texts")
+                };
+                let texts = range(ends, 1).map(|text| {
+                    let start = if text == 0 { 0 } else { text_ends[text - 1] };
+                    String::from_utf8_lossy(&data[start..text_ends[text]])
+                });
+                Ok(PyList::new(py, texts.collect::<Vec<_>>())?.into_any())
             }
             (ColumnValues::List { ends, .. }, ColumnType::List { element, .. }) => {
                 let bytes = &list_bytes[range(ends, element.len_bytes())];

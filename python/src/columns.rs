@@ -10,19 +10,20 @@ use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyString;
+use pyo3::types::{PyMapping, PyString};
 use zero_kv::Lookup;
 use zero_kv::store::TypedLookupError;
 use zero_kv::typed::{Column, ColumnBuffers, ColumnType, MatrixNumber, MatrixPlan, Projection, Schema};
 use zero_kv::{Key, LookupError, for_each_number};
 
 use crate::arguments::unknown_value;
+use crate::array_nulls::ArrayNulls;
 use crate::column_parts::{Parts, parts};
 use crate::convert::type_name;
 use crate::errors::{NotTyped, typed_exception};
 use crate::interrupt;
 use crate::key_batch::{KeyBatch, SIGNALS_EVERY_KEYS};
-use crate::many::{detached, is_arrow_array};
+use crate::many::detached;
 use crate::table_version::TableVersion;
 use crate::view::with_elements;
 
@@ -35,8 +36,8 @@ pub(crate) trait ColumnRows: Sync {
     fn columns(&self) -> &[Column];
     /// Returns the number of keys.
     fn len(&self) -> usize;
-    /// Copies the cells into a matrix. Null cells and the rows of missing keys become `fill`. Returns the number of keys
-    /// that were found.
+    /// Copies the cells into a matrix. Null cells and the rows of missing keys become `fill`. Returns the number of
+    /// keys that were found.
     fn fill_matrix<T: MatrixNumber>(&self, fill: T, matrix: &mut [T]) -> Result<usize, TypedLookupError>;
     /// Copies the cells into one buffer for each column.
     fn buffers(&self) -> Result<ColumnBuffers, TypedLookupError>;
@@ -103,10 +104,7 @@ impl Selection {
             }
             return Ok(selection);
         }
-        let projection = match names {
-            None => Projection::of_all(schema),
-            Some(names) => Projection::new(schema, names).map_err(|error| PyValueError::new_err(error.to_string()))?,
-        };
+        let projection = projection(schema, names)?;
         let selection = Arc::new(Selection { schema: Arc::clone(schema), projection, is_all: names.is_none() });
         kept.truncate(SELECTIONS_KEPT - 1);
         kept.push_front(Arc::clone(&selection));
@@ -129,9 +127,19 @@ enum LookupKeys<'k> {
     Slices(Vec<&'k [u8]>),
 }
 
+/// The rows that a lookup finds for keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The rows of the keys.
+    Rows,
+    /// The ranges that contain the keys.
+    Ranges,
+}
+
 /// The columns of rows in a table, looked up when they are used.
 struct TableRows<'k> {
     table: TableVersion,
+    found: Found,
     selection: Arc<Selection>,
     keys: LookupKeys<'k>,
 }
@@ -154,8 +162,8 @@ impl ColumnRows for TableRows<'_> {
         match &self.keys {
             // Without keys there is no key kind to check.
             _ if self.len() == 0 => Ok(0),
-            LookupKeys::Numbers(keys) => fill_in_chunks(&self.table, keys, &plan, matrix),
-            LookupKeys::Slices(keys) => fill_in_chunks(&self.table, keys, &plan, matrix),
+            LookupKeys::Numbers(keys) => self.fill_in_chunks(keys, &plan, matrix),
+            LookupKeys::Slices(keys) => self.fill_in_chunks(keys, &plan, matrix),
         }
     }
 
@@ -163,32 +171,50 @@ impl ColumnRows for TableRows<'_> {
         let mut buffers = ColumnBuffers::new(&self.selection.schema, &self.selection.projection);
         match &self.keys {
             _ if self.len() == 0 => {}
-            LookupKeys::Numbers(keys) => in_chunks(keys, |keys| self.table.fill_columns(keys, &mut buffers))?,
-            LookupKeys::Slices(keys) => in_chunks(keys, |keys| self.table.fill_columns(keys, &mut buffers))?,
+            LookupKeys::Numbers(keys) => in_chunks(keys, |keys| self.append(keys, &mut buffers))?,
+            LookupKeys::Slices(keys) => in_chunks(keys, |keys| self.append(keys, &mut buffers))?,
         }
         Ok(buffers)
     }
 }
 
-/// Fills a matrix with the rows of keys, and returns the number of keys that were found.
-fn fill_in_chunks<'k, K: Into<Key<'k>> + Copy, T: MatrixNumber>(
-    table: &TableVersion,
-    keys: &[K],
-    plan: &MatrixPlan<T>,
-    matrix: &mut [T],
-) -> Result<usize, TypedLookupError> {
-    let (mut found, mut begin) = (0, 0);
-    in_chunks(keys, |keys| {
-        let end = begin + keys.len() * plan.width();
-        found += table.get_matrix(keys, plan, &mut matrix[begin..end])?;
-        begin = end;
-        Ok(())
-    })?;
-    Ok(found)
+impl TableRows<'_> {
+    /// Appends the columns of keys to buffers.
+    fn append<'k, K: Into<Key<'k>> + Copy>(
+        &self,
+        keys: &[K],
+        buffers: &mut ColumnBuffers,
+    ) -> Result<(), TypedLookupError> {
+        match self.found {
+            Found::Rows => self.table.fill_columns(keys, buffers),
+            Found::Ranges => self.table.cover_fill_columns(keys, buffers),
+        }
+    }
+
+    /// Fills a matrix with the rows of keys, and returns the number of keys that were found.
+    fn fill_in_chunks<'k, K: Into<Key<'k>> + Copy, T: MatrixNumber>(
+        &self,
+        keys: &[K],
+        plan: &MatrixPlan<T>,
+        matrix: &mut [T],
+    ) -> Result<usize, TypedLookupError> {
+        let (mut found, mut begin) = (0, 0);
+        in_chunks(keys, |keys| {
+            let end = begin + keys.len() * plan.width();
+            let filled = &mut matrix[begin..end];
+            found += match self.found {
+                Found::Rows => self.table.get_matrix(keys, plan, filled)?,
+                Found::Ranges => self.table.cover_matrix(keys, plan, filled)?,
+            };
+            begin = end;
+            Ok(())
+        })?;
+        Ok(found)
+    }
 }
 
-/// Looks up keys in chunks. Between two chunks, Python's signal handlers run. Their exception ends the lookup: the caller
-/// takes it from `interrupt` instead of the error.
+/// Looks up keys in chunks. Between two chunks, Python's signal handlers run. Their exception ends the lookup: the
+/// caller takes it from `interrupt` instead of the error.
 fn in_chunks<K>(
     keys: &[K],
     mut look_up: impl FnMut(&[K]) -> Result<(), TypedLookupError>,
@@ -212,6 +238,7 @@ pub(crate) fn look_up_in_table(
     py: Python<'_>,
     table: TableVersion,
     keys: &KeyBatch<'_>,
+    found: Found,
     names: Option<&[&str]>,
     use_rows: impl ColumnUse,
 ) -> PyResult<Py<PyAny>> {
@@ -221,7 +248,7 @@ pub(crate) fn look_up_in_table(
         KeyBatch::Numbers(numbers) => LookupKeys::Numbers(numbers),
         _ => LookupKeys::Slices(keys.slices()?),
     };
-    use_rows.call(py, &TableRows { table, selection, keys })
+    use_rows.call(py, &TableRows { table, found, selection, keys })
 }
 
 /// The types of the results of `columns`.
@@ -245,29 +272,51 @@ pub(crate) struct Wanted<'a, 'py> {
     pub(crate) format: &'a str,
 }
 
-/// Implements the method `columns` of `table`. `look_up` looks up the columns with the given names, or all columns, and
-/// passes them to the function that is its last argument.
+/// Implements a method of `table` that returns columns. `look_up` looks up the columns with the given names, or all
+/// columns, and passes them to the function that is its last argument.
 pub(crate) fn columns<'a, 'py>(
     table: &Bound<'py, PyAny>,
+    method: &str,
     keys: &Bound<'py, PyAny>,
     names: Option<&Bound<'py, PyAny>>,
     wanted: &'a Wanted<'a, 'py>,
-    look_up: impl FnOnce(&KeyBatch<'_>, Option<&[&str]>, UseOfRows<'a, 'py>) -> PyResult<Py<PyAny>>,
+    look_up: impl FnOnce(Option<&[&str]>, UseOfRows<'a, 'py>) -> PyResult<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = keys.py();
     let use_rows = wanted.check()?;
-    if is_arrow_array(keys)? {
-        let look_up = py.import("zero_kv._columns")?.getattr("with_arrow_keys")?;
-        return look_up.call1((table, keys, names, wanted.fill, wanted.out, wanted.format));
+    if ArrayNulls::of(keys)? != ArrayNulls::None {
+        let look_up = py.import("zero_kv._columns")?.getattr("with_present_keys")?;
+        return look_up.call1((
+            table.getattr(method)?,
+            table.getattr("key_type")?,
+            keys,
+            names,
+            wanted.fill,
+            wanted.out,
+            wanted.format,
+        ));
     }
     let names = names.map(column_names).transpose()?;
     let names = names.as_ref().map(|names| names.iter().map(|name| name.to_str()).collect::<PyResult<Vec<_>>>());
-    let keys = KeyBatch::from_object(keys)?;
-    Ok(look_up(&keys, names.transpose()?.as_deref(), use_rows)?.into_bound(py))
+    Ok(look_up(names.transpose()?.as_deref(), use_rows)?.into_bound(py))
+}
+
+/// Returns the projection to the columns with these names, or to all columns.
+pub(crate) fn projection_of(schema: &Schema, names: Option<&Bound<'_, PyAny>>) -> PyResult<Projection> {
+    let Some(names) = names else { return Ok(Projection::of_all(schema)) };
+    let names = column_names(names)?;
+    projection(schema, Some(&names.iter().map(|name| name.to_str()).collect::<PyResult<Vec<_>>>()?))
+}
+
+pub(crate) fn projection(schema: &Schema, names: Option<&[&str]>) -> PyResult<Projection> {
+    match names {
+        None => Ok(Projection::of_all(schema)),
+        Some(names) => Projection::new(schema, names).map_err(|error| PyValueError::new_err(error.to_string())),
+    }
 }
 
 /// Returns the names of columns in a list or another iterable.
-pub(crate) fn column_names<'py>(names: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyString>>> {
+fn column_names<'py>(names: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyString>>> {
     if names.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err(
             "columns is a str, where a list of names was expected: put the name in a list",
@@ -300,7 +349,19 @@ impl<'py> Wanted<'_, 'py> {
     }
 }
 
+/// Checks the arguments of a call that do not affect the lookup.
+#[pyfunction]
+#[pyo3(signature = (fill, out, format))]
+pub(crate) fn check_result(
+    fill: Option<&Bound<'_, PyAny>>,
+    out: Option<&Bound<'_, PyAny>>,
+    format: &str,
+) -> PyResult<()> {
+    Wanted { fill, out, format }.check().map(drop)
+}
+
 /// Returns the columns of rows to the caller in the format that it wants.
+#[derive(Clone, Copy)]
 pub(crate) struct UseOfRows<'a, 'py> {
     wanted: &'a Wanted<'a, 'py>,
     format: Format,
@@ -319,9 +380,8 @@ impl ColumnUse for UseOfRows<'_, '_> {
                 return Err(PyValueError::new_err(message));
             }
         }
-        let buffers = detached(py, rows.len(), || rows.buffers()).map_err(|error| exception(&error))?;
         let is_arrow = self.format != Format::Numpy;
-        let parts: Parts<'_> = parts(py, rows.columns(), buffers, is_arrow)?;
+        let parts = column_parts(py, rows, is_arrow)?;
         let module = py.import("zero_kv._columns")?;
         let result = match is_arrow {
             false => module.getattr("numpy_arrays")?.call1((parts, rows.len(), fill))?,
@@ -329,6 +389,12 @@ impl ColumnUse for UseOfRows<'_, '_> {
         };
         Ok(result.unbind())
     }
+}
+
+/// Returns the cells of all rows, from which Python code makes arrays.
+fn column_parts<'py>(py: Python<'py>, rows: &impl ColumnRows, is_arrow: bool) -> PyResult<Parts<'py>> {
+    let buffers = detached(py, rows.len(), || rows.buffers()).map_err(|error| exception(&error))?;
+    parts(py, rows.columns(), buffers, is_arrow)
 }
 
 /// Returns a matrix if all columns have one numeric type. A list of fixed length takes as many columns as it has
@@ -370,20 +436,23 @@ fn matrix<T: Number>(
     out: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Py<PyAny>> {
     static EMPTY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let given = fill.map(|fill| fill_number::<T>(fill)).transpose()?.or(T::MISSING);
-    if given.is_none()
-        && let Some(column) = rows.columns().iter().find(|column| column.is_nullable)
-    {
-        let (name, column_type) = (&column.name, column.column_type);
-        return Err(PyValueError::new_err(format!(
-            "column {name:?} is {column_type} and can be null, where {column_type} has no value for null: pass fill"
-        )));
-    }
+    let (given, by_column) = match fill.map(|fill| (fill, fill_number::<T>(fill))) {
+        None => (T::MISSING, None),
+        Some((_, Ok(number))) => (Some(number), None),
+        Some((fill, Err(_))) if fill.cast::<PyMapping>().is_ok() => (None, Some(fill)),
+        Some((_, Err(error))) => return Err(error),
+    };
     let result = match out {
         Some(out) => out.clone(),
         None => EMPTY.import(py, "numpy", "empty")?.call1(((rows.len(), width), T::DTYPE))?,
     };
     let buffer = checked_out::<T>(&result, rows.len(), width)?;
+    // A matrix does not show which cells were null, so that the columns are copied one by one.
+    if by_column.is_some() || given.is_none() && rows.columns().iter().any(|column| column.is_nullable) {
+        let parts = column_parts(py, rows, false)?;
+        let copy = py.import("zero_kv._columns")?.getattr("fill_matrix")?;
+        return Ok(copy.call1((result, parts, rows.len(), by_column))?.unbind());
+    }
     let found = with_elements(&buffer, |elements| {
         detached(py, rows.len(), || rows.fill_matrix(given.unwrap_or_else(T::new_zeroed), elements))
     });

@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use zero_kv::Key;
-use zero_kv::client::request::{Ceiling, FirstRow, Floor, GetPage, LastRow};
+use zero_kv::client::request::{Ceiling, Cover, FirstRow, Floor, GetPage, LastRow};
 use zero_kv::client::{Client, ClientError, ClusterClient, KeyRange, NearestRow, OwnedKey, ProjectedRows, Row};
 use zero_kv::typed::Schema;
 
 use crate::neighbors::{Nearest, Neighbor, RowSchemas};
+use crate::ranges::Ranges;
 
 /// A connection to a server, or connections to the nodes of a cluster.
 pub(crate) enum Connection {
@@ -97,6 +98,21 @@ impl Connection {
         match neighbor {
             Neighbor::Floor => self.nearest(&keys.map(Floor::new).collect::<Result<Vec<_>, _>>()?),
             Neighbor::Ceiling => self.nearest(&keys.map(Ceiling::new).collect::<Result<Vec<_>, _>>()?),
+        }
+    }
+
+    /// Requests the ranges that contain keys.
+    pub(crate) fn ranges(&mut self, keys: &[Key<'_>]) -> Result<Ranges, ClientError> {
+        match self {
+            Connection::Server(client) => {
+                let requests = keys.iter().copied().map(Cover::new).collect::<Result<Vec<_>, _>>()?;
+                let (ranges, schema) = client.call_with_schema(&requests)?;
+                Ok((ranges, RowSchemas::Common(schema)))
+            }
+            Connection::Cluster(client) => {
+                let (ranges, schemas) = client.cover_many_with_schema(keys)?;
+                Ok((ranges, RowSchemas::Each(schemas)))
+            }
         }
     }
 

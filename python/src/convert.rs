@@ -1,19 +1,15 @@
-//! Converts between Python objects and the library's keys, ranges, rows, and facts about a server.
+//! Converts between Python objects and the library's numbers, bytes, and facts about a server.
 
 use std::ops::Bound as End;
-use std::sync::Arc;
 
 use pyo3::exceptions::{PyException, PyKeyError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyMemoryView, PySlice, PyString, PyTuple};
-use zero_kv::client::request::{Count, prefix_range};
-use zero_kv::client::{ClientError, Info, KeyRange, OwnedKey, Row};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyMemoryView, PySlice, PyString};
+use zero_kv::client::{ClientError, Info, KeyRange};
 use zero_kv::protocol::native::KEY_LEN_MAX_BYTES;
-use zero_kv::typed::Schema;
 use zero_kv::{Key, KeyKind};
 
 use crate::errors::client_exception;
-use crate::typed_row::value_object;
 
 /// Converts an `int`, `bytes`, or `str` object to a key that a table can have. A `str` is encoded as UTF-8.
 pub(crate) fn key_from<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>> {
@@ -38,7 +34,7 @@ pub(crate) fn any_key_from<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Key<'a>
     match bytes_from(object)? {
         Some(bytes) => Ok(Key::Bytes(bytes)),
         // Objects with `__index__` are numbers, for example NumPy's integers.
-        None => match object.call_method0("__index__") {
+        None => match index_object(object) {
             Ok(number) => number_from(&number).map(Key::U64),
             Err(error) if error.is_instance_of::<PyException>(object.py()) => Err(not_a_key(object)),
             Err(error) => Err(error),
@@ -73,21 +69,27 @@ pub(crate) fn possible_key<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<
     if is_slice || object.is_instance_of::<PyMemoryView>() || object.hash().is_err() {
         return Err(not_a_key(object));
     }
-    match object.call_method0("__index__") {
+    match index_object(object) {
         Ok(number) => Ok(number.extract().ok().map(Key::U64)),
         Err(error) => is_missing(error),
     }
 }
 
+/// Returns the number that an object is. The Booleans of NumPy are numbers as those of Python are, but have no
+/// `__index__`.
+pub(crate) fn index_object<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let number = object.call_method0("__index__");
+    if number.is_ok() {
+        return number;
+    }
+    let class = object.get_type();
+    let is_boolean = class.name()?.to_str()?.starts_with("bool") && class.module()? == "numpy";
+    if is_boolean { object.call_method0("__int__") } else { number }
+}
+
 /// Returns whether keys can have this length.
 pub(crate) fn is_key_len(len_bytes: usize) -> bool {
     (1..=KEY_LEN_MAX_BYTES).contains(&len_bytes)
-}
-
-/// Returns the key of a lookup, or `None` if no table can have the key. With `is_strict`, raises an exception instead.
-#[inline]
-pub(crate) fn lookup_key<'a>(object: &'a Bound<'_, PyAny>, is_strict: bool) -> PyResult<Option<Key<'a>>> {
-    if is_strict { key_from(object).map(Some) } else { possible_key(object) }
 }
 
 /// Returns the bytes of a `bytes` or `str` object, and `None` for other types.
@@ -109,16 +111,6 @@ pub(crate) fn prefix_from<'a>(prefix: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]
     })
 }
 
-/// Returns the range of keys from `start` up to, but not including, `end`.
-pub(crate) fn range_between(start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<KeyRange> {
-    let key = |key: Option<&Bound<'_, PyAny>>| key.map(|key| any_key_from(key).map(OwnedKey::from)).transpose();
-    let (start, end) = (key(start)?, key(end)?);
-    let range = KeyRange::new(start.map_or(End::Unbounded, End::Included), end.map_or(End::Unbounded, End::Excluded));
-    // The request checks both keys.
-    Count::new(range.bounds()).map_err(|error| client_exception(&error))?;
-    Ok(range)
-}
-
 /// Returns the kind of the keys at the ends of a range, or `None` if both ends are unbounded.
 pub(crate) fn range_kind(range: &KeyRange) -> Option<KeyKind> {
     let (start, end) = range.bounds();
@@ -126,11 +118,6 @@ pub(crate) fn range_kind(range: &KeyRange) -> Option<KeyKind> {
         End::Included(key) | End::Excluded(key) => Some(key.kind()),
         End::Unbounded => None,
     })
-}
-
-/// Returns the range of the keys that start with `prefix`.
-pub(crate) fn range_with_prefix(prefix: &Bound<'_, PyAny>) -> PyResult<KeyRange> {
-    prefix_range(prefix_from(prefix)?).map_err(|error| client_exception(&error))
 }
 
 fn number_from(number: &Bound<'_, PyAny>) -> PyResult<u64> {
@@ -148,6 +135,9 @@ fn not_a_key(object: &Bound<'_, PyAny>) -> PyErr {
         "bytearray" | "memoryview" => ": convert it with bytes(key)",
         "float" | "float32" | "float64" => ": convert it with int(key)",
         "slice" => ": call range(start, end)",
+        "NoneType" | "NAType" | "NaTType" => {
+            ": leave it out, or pass many keys as a pyarrow array or a pandas Series, in which a null key has no row"
+        }
         _ => "",
     };
     PyTypeError::new_err(format!("the key is of type {found}, where int, bytes or str was expected{hint}"))
@@ -157,40 +147,22 @@ pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "another type".to_owned(), |name| name.to_string())
 }
 
-/// Returns a key as an `int` or `bytes`.
-pub(crate) fn key_object<'py>(py: Python<'py>, key: Key<'_>) -> Bound<'py, PyAny> {
+/// Returns a key of a table of `u64` or `bytes` as an `int` or `bytes`.
+pub(crate) fn plain_key_object<'py>(py: Python<'py>, key: Key<'_>) -> Bound<'py, PyAny> {
     match key {
         Key::U64(key) => key.into_pyobject(py).unwrap_or_else(|never| match never {}).into_any(),
         Key::Bytes(key) => PyBytes::new(py, key).into_any(),
     }
 }
 
-/// Returns a key and its value as a tuple. `schema` is the schema of a typed table.
-pub(crate) fn row_tuple<'py>(
-    py: Python<'py>,
-    schema: Option<&Arc<Schema>>,
-    key: Key<'_>,
-    value: &[u8],
-) -> PyResult<Bound<'py, PyTuple>> {
-    (key_object(py, key), value_object(py, schema, value)?).into_pyobject(py)
-}
-
-/// Converts a row to a tuple. Returns `None` if there is no row.
-pub(crate) fn optional_row<'py>(
-    py: Python<'py>,
-    schema: Option<&Arc<Schema>>,
-    row: Option<Row>,
-) -> PyResult<Option<Bound<'py, PyTuple>>> {
-    row.map(|(key, value)| row_tuple(py, schema, key.as_key(), &value)).transpose()
-}
-
 /// The facts about a server whose values are text even if they look like numbers.
-const TEXT_FACTS: [&str; 30] = [
+const TEXT_FACTS: [&str; 31] = [
     "batch_requests_buckets",
     "cluster_file_slots",
     "cluster_file_slots_digits",
     "cluster_node",
     "cluster_slots",
+    "cluster_slots_lacking",
     "cluster_topology_refused",
     "digest",
     "file",

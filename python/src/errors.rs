@@ -18,6 +18,7 @@ import_exception!(zero_kv.errors, Closed);
 import_exception!(zero_kv.errors, Damaged);
 import_exception!(zero_kv.errors, DirectRefused);
 import_exception!(zero_kv.errors, KeyKind);
+import_exception!(zero_kv.errors, KeyTypeChanged);
 import_exception!(zero_kv.errors, LoginFailed);
 import_exception!(zero_kv.errors, NotPermitted);
 import_exception!(zero_kv.errors, NotRunning);
@@ -40,9 +41,15 @@ pub(crate) fn closed(path: &Path) -> PyErr {
     Closed::new_err(format!("{}: the table is closed: open it again", path.display()))
 }
 
+/// Returns the exception of a call whose rows have several schemas.
+pub(crate) fn schema_changed() -> PyErr {
+    ServerError::new_err("the table was replaced by a table with another schema during the call: try again")
+}
+
 pub(crate) fn lookup_exception(error: LookupError) -> PyErr {
     match error {
         LookupError::KeyKind { .. } => KeyKind::new_err(error.to_string()),
+        LookupError::NoRanges => PyValueError::new_err(error.to_string()),
         _ => Damaged::new_err(error.to_string()),
     }
 }
@@ -68,6 +75,12 @@ pub(crate) fn store_exception(error: &StoreError) -> PyErr {
     match error {
         StoreError::Io { error, path } if error.kind() == io::ErrorKind::NotFound => {
             os_exception(error, format!("{error}: bake the file with zero_kv.bake"), Some(path))
+        }
+        // No system call has failed: the file is of another type, for example a socket.
+        StoreError::Io { error, .. }
+            if error.kind() == io::ErrorKind::InvalidInput && error.raw_os_error().is_none() =>
+        {
+            PyOSError::new_err(format!("{message}: pass a baked file, or connect to a server with zero_kv.Client"))
         }
         StoreError::Io { error, path } => os_exception(error, message, Some(path)),
         StoreError::Memory { .. } => PyOSError::new_err(message),
@@ -110,6 +123,7 @@ pub(crate) fn client_exception(error: &ClientError) -> PyErr {
         ClientError::Direct { .. } => DirectRefused::new_err(message),
         ClientError::NoSchema { .. } => NotTyped::new_err(message),
         ClientError::Columns { .. } => PyValueError::new_err(message),
+        ClientError::KeyTypeChanged { .. } => KeyTypeChanged::new_err(message),
         ClientError::KeyLen { .. } => PyValueError::new_err(message),
         ClientError::MixedKeys { .. } => KeyKind::new_err(message),
         ClientError::Io { error, .. } => os_exception(error, message, None),
@@ -145,6 +159,9 @@ fn keyword(remedy: Remedy) -> Option<&'static str> {
     match remedy {
         Remedy::TakeKeysAsBytes => Some("keys=\"bytes\""),
         Remedy::ChooseKeyKind => Some("keys"),
+        Remedy::TakeKeysAsAddresses => Some("keys=\"ip\""),
+        Remedy::TakeKeysAsUuids => Some("keys=\"uuid\""),
+        Remedy::ChooseLayout => Some("layout"),
         Remedy::DeclareTypes | Remedy::MakeNullable => Some("types"),
         Remedy::CastBase => Some("cast=True"),
         Remedy::KeepOneDuplicate => Some("duplicates=\"first\" or \"last\""),
@@ -153,23 +170,23 @@ fn keyword(remedy: Remedy) -> Option<&'static str> {
         Remedy::ChangeRule(Setting::RowsMin) => Some("min_rows"),
         Remedy::ChangeRule(Setting::ShrinkMax) => Some("max_shrink_percent"),
         Remedy::ChangeRule(Setting::AllowEmpty) => Some("allow_empty"),
-        Remedy::ChangeRule(Setting::AllowKeyKindChange) => Some("allow_key_kind_change"),
+        Remedy::ChangeRule(Setting::AllowKeyTypeChange) => Some("allow_key_type_change"),
         _ => None,
     }
 }
 
-/// Returns an `OSError`, or the subclass that Python derives from the error number, such as `FileNotFoundError`. `filename`
-/// of the exception is `path`, which its text shows after `message`.
+/// Returns an `OSError`, or the subclass that Python derives from the error number, such as `FileNotFoundError`.
+/// `filename` of the exception is `path`, which its text shows after `message`.
 fn os_exception(error: &io::Error, message: String, path: Option<&Path>) -> PyErr {
     let code = error.raw_os_error();
     // Python shows the number itself.
     let message = code.map_or(message.clone(), |code| message.replace(&format!(" (os error {code})"), ""));
-    let message = match path.and_then(|path| message.strip_prefix(&format!("{}: ", path.display()))) {
-        Some(rest) => rest.to_owned(),
-        None => message,
-    };
     match (code, path) {
-        (Some(code), Some(path)) => PyOSError::new_err((code, message, path.as_os_str().to_owned())),
+        (Some(code), Some(path)) => {
+            // Python shows the path, too, but only with a number.
+            let rest = message.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&message).to_owned();
+            PyOSError::new_err((code, rest, path.as_os_str().to_owned()))
+        }
         (Some(code), None) => PyOSError::new_err((code, message)),
         _ => PyOSError::new_err(message),
     }

@@ -13,6 +13,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyString, PyTuple};
 use zero_kv::Key;
 use zero_kv::client::OwnedKey;
 
+use crate::array_nulls::ArrayNulls;
 use crate::convert::{any_key_from, checked_key, is_key_len, possible_key, type_name};
 use crate::errors::KeyKind;
 
@@ -33,8 +34,8 @@ pub(crate) enum KeyBatch<'py> {
 }
 
 impl<'py> KeyBatch<'py> {
-    /// Converts keys that a table can have.
-    pub(crate) fn from_object(keys: &Bound<'py, PyAny>) -> PyResult<Self> {
+    /// Converts the keys of a table of `u64` or `bytes`.
+    pub(crate) fn plain(keys: &Bound<'py, PyAny>) -> PyResult<Self> {
         Self::from_any(keys)?.checked()
     }
 
@@ -70,7 +71,7 @@ impl<'py> KeyBatch<'py> {
         Self::from_objects(objects_of(keys)?.into_iter())
     }
 
-    fn from_objects(objects: impl ExactSizeIterator<Item = Bound<'py, PyAny>>) -> PyResult<Self> {
+    pub(crate) fn from_objects(objects: impl ExactSizeIterator<Item = Bound<'py, PyAny>>) -> PyResult<Self> {
         let (mut numbers, mut others) = (Vec::new(), Vec::new());
         let count = objects.len();
         for (position, object) in objects.enumerate() {
@@ -118,14 +119,7 @@ impl<'py> KeyBatch<'py> {
             KeyBatch::Numbers(_) => Ok(Vec::new()),
             KeyBatch::Objects(objects) => objects.iter().map(slice_from).collect(),
             KeyBatch::Packed { bytes, offsets } => {
-                let first = offsets.first().copied().unwrap_or_default();
-                let index = |offset: i64| usize::try_from(offset.checked_sub(first)?).ok();
-                let slice = |ends: &[i64]| match ends {
-                    [start, end] => bytes.get(index(*start)?..index(*end)?),
-                    _ => None,
-                };
-                let slices = offsets.windows(2).map(slice).collect::<Option<Vec<&[u8]>>>();
-                slices.ok_or_else(|| PyValueError::new_err("the keys' offsets are beyond the end of their data"))
+                (0..offsets.len().saturating_sub(1)).map(|position| slice_at(bytes, offsets, position)).collect()
             }
         }
     }
@@ -142,6 +136,20 @@ impl<'py> KeyBatch<'py> {
     pub(crate) fn owned(&self) -> PyResult<Vec<OwnedKey>> {
         Ok(self.keys()?.into_iter().map(OwnedKey::from).collect())
     }
+}
+
+/// Returns the element at a position of concatenated elements. `bytes` begins at the first offset.
+pub(crate) fn slice_at<'b>(bytes: &'b [u8], offsets: &[i64], position: usize) -> PyResult<&'b [u8]> {
+    let first = offsets.first().copied().unwrap_or_default();
+    let index = |position: usize| usize::try_from(offsets.get(position)?.checked_sub(first)?).ok();
+    let slice = || bytes.get(index(position)?..index(position + 1)?);
+    slice().ok_or_else(|| PyValueError::new_err("the keys' offsets are beyond the end of their data"))
+}
+
+/// Returns the keys of an array of Arrow or of a masked array that are not null, and, if some are null, which ones are
+/// not.
+pub(crate) fn present_keys<'py>(keys: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Option<Vec<bool>>)> {
+    keys.py().import("zero_kv._arrays")?.getattr("present_keys")?.call1((keys,))?.extract()
 }
 
 /// Returns the items of an iterable.
@@ -174,18 +182,21 @@ fn is_native_endian<T: Element>(buffer: &PyBuffer<T>) -> bool {
 /// Returns the numbers of a buffer with elements of type `T`, and `None` for other objects.
 fn numbers_from<T>(keys: &Bound<'_, PyAny>) -> Option<PyResult<Vec<u64>>>
 where
-    T: Element + Display + TryInto<u64>,
+    T: Copy + Element + Display + TryInto<u64>,
 {
     let numbers = PyBuffer::<T>::get(keys).ok().filter(is_native_endian)?;
-    Some(copy_buffer(&numbers, keys).and_then(|numbers| {
-        let number = |(position, number): (usize, T)| {
-            number.try_into().map_err(|_| {
-                let expected = "0 to 18446744073709551615";
-                PyOverflowError::new_err(format!("key {position} is {number}, where {expected} was expected"))
-            })
-        };
-        numbers.into_iter().enumerate().map(number).collect()
-    }))
+    Some(copy_buffer(&numbers, keys).and_then(unsigned))
+}
+
+/// Converts numbers, none of which may be negative.
+pub(crate) fn unsigned<T: Copy + Display + TryInto<u64>>(numbers: Vec<T>) -> PyResult<Vec<u64>> {
+    let number = |(position, number): (usize, T)| {
+        number.try_into().map_err(|_| {
+            let expected = "0 to 18446744073709551615";
+            PyOverflowError::new_err(format!("key {position} is {number}, where {expected} was expected"))
+        })
+    };
+    numbers.into_iter().enumerate().map(number).collect()
 }
 
 fn copy_buffer<T: Element>(buffer: &PyBuffer<T>, keys: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
@@ -203,13 +214,28 @@ pub(crate) struct PossibleKeys<'py> {
 }
 
 impl<'py> PossibleKeys<'py> {
-    /// Converts the keys of a call. With `is_strict`, a key that no table can have is an error. `table_kind` returns the
-    /// kind of the table's keys, and is called only if the keys of the call are of several kinds.
-    pub(crate) fn from_object(
-        keys: &Bound<'py, PyAny>,
-        is_strict: bool,
-        table_kind: impl FnOnce() -> PyResult<zero_kv::KeyKind>,
-    ) -> PyResult<Self> {
+    pub(crate) fn new(batch: KeyBatch<'py>, is_possible: Option<Vec<bool>>) -> Self {
+        PossibleKeys { batch, is_possible }
+    }
+
+    /// Converts keys that `is_valid` is true for, and adds the null keys.
+    pub(crate) fn with_nulls(self, is_valid: Vec<bool>) -> Self {
+        let mut is_possible = self.is_possible.into_iter().flatten();
+        let is_kept = |is_valid: bool| is_valid && is_possible.next().unwrap_or(true);
+        PossibleKeys { batch: self.batch, is_possible: Some(is_valid.into_iter().map(is_kept).collect()) }
+    }
+
+    /// Converts the keys of a call in a table of `u64` or `bytes`. With `is_strict`, a key that no table can have is an
+    /// error.
+    pub(crate) fn plain(keys: &Bound<'py, PyAny>, table_kind: zero_kv::KeyKind, is_strict: bool) -> PyResult<Self> {
+        if ArrayNulls::of(keys)? != ArrayNulls::None {
+            let (present, is_valid) = present_keys(keys)?;
+            let found = Self::plain(&present, table_kind, is_strict)?;
+            return Ok(match is_valid {
+                Some(is_valid) => found.with_nulls(is_valid),
+                None => found,
+            });
+        }
         // The items of an iterator can be read only once.
         let is_iterator = !is_strict && keys.cast::<PyIterator>().is_ok();
         let listed = if is_iterator { PyList::new(keys.py(), objects_of(keys)?)?.into_any() } else { keys.clone() };
@@ -234,17 +260,14 @@ impl<'py> PossibleKeys<'py> {
     }
 
     /// Keeps the keys of one kind. If there are keys of both kinds, it is the kind of the table's keys.
-    fn from_mixed(
-        objects: Vec<Bound<'py, PyAny>>,
-        table_kind: impl FnOnce() -> PyResult<zero_kv::KeyKind>,
-    ) -> PyResult<Self> {
+    fn from_mixed(objects: Vec<Bound<'py, PyAny>>, table_kind: zero_kv::KeyKind) -> PyResult<Self> {
         let mut kinds = Vec::with_capacity(objects.len());
         for object in &objects {
             kinds.push(possible_key(object)?.map(|key| key.kind()));
         }
         let has = |kind| kinds.contains(&Some(kind));
         let kind = match (has(zero_kv::KeyKind::U64), has(zero_kv::KeyKind::Bytes)) {
-            (true, true) => table_kind()?,
+            (true, true) => table_kind,
             (_, false) => zero_kv::KeyKind::U64,
             (false, true) => zero_kv::KeyKind::Bytes,
         };

@@ -3,8 +3,8 @@
 //! In: Python objects. Out: Python objects, and exceptions of `zero_kv.errors`. Other Python threads run while a
 //! function waits, reads a file, or processes many rows. The modules:
 //!
-//! - `convert`, `arguments`, `key_batch`, and `errors` convert objects, arguments, keys, and errors. `options` has the
-//!   keyword arguments of clients.
+//! - `convert`, `arguments`, `key_batch`, and `errors` convert objects, arguments, keys, and errors. `typed_key` and
+//!   `key_columns` convert keys that are neither numbers nor bytes. `options` has the keyword arguments of clients.
 //! - `lookup_table` is the base class of tables in this process (`table` and `direct`) and of blocking clients
 //!   (`client`). A `local_table` has versions: a `table_version` is the table of a file, or a table that a server
 //!   transferred (`served`). Clients use connections (`connection`) of a `connection_pool`. `rows` and `client_rows`
@@ -14,8 +14,8 @@
 //! - `schema`, `typed_row`, and `cell` represent the schemas, rows, and cells of typed tables. `cells` encodes rows.
 //!   `columns` looks up columns of many rows, and `column_parts` lends the memory of columns. `received` has the rows
 //!   that a server sent.
-//! - `many` looks up many keys, `neighbors` their nearest rows, and `arrays` makes arrays. `view` implements the buffer
-//!   protocol.
+//! - `many` looks up many keys, `neighbors` their nearest rows, `ranges` the ranges that contain them, and `arrays`
+//!   makes arrays. `view` implements the buffer protocol.
 //! - `bake` makes files, and `publishing` publishes them. `shards` bakes and publishes the shards of a table in several
 //!   processes: `arrow_rows` reads their rows, and `slots` computes the slots of keys. `published` looks keys up in a
 //!   published table: `following` is the thread that fetches generations, and `current_table` has the current one.
@@ -24,6 +24,7 @@
 //!   reports how far they are, and `watched` runs them in another thread.
 
 mod arguments;
+mod array_nulls;
 mod arrays;
 mod arrow_rows;
 mod bake;
@@ -44,6 +45,7 @@ mod errors;
 mod following;
 mod interrupt;
 mod key_batch;
+mod key_columns;
 mod local_table;
 mod lookup_table;
 mod many;
@@ -59,6 +61,7 @@ mod published;
 #[cfg(feature = "object-store")]
 mod publishing;
 mod raised;
+mod ranges;
 mod received;
 mod request;
 mod rows;
@@ -69,6 +72,7 @@ mod shards;
 mod slots;
 mod table;
 mod table_version;
+mod typed_key;
 mod typed_row;
 mod view;
 #[cfg(feature = "object-store")]
@@ -80,7 +84,10 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::arrays::{fill_arrow, fill_fixed, fill_neighbors_arrow, fill_neighbors_fixed};
+    use super::arrays::{
+        fill_arrow, fill_fixed, fill_neighbors_arrow, fill_neighbors_fixed, fill_ranges_arrow, fill_ranges_fixed,
+        find_neighbor_columns, received_neighbor_columns, received_rows,
+    };
     #[pymodule_export]
     use super::bake::{Report, bake_rows};
     #[pymodule_export]
@@ -88,7 +95,11 @@ mod _native {
     #[pymodule_export]
     use super::client_rows::{ClientRowIterator, ClientRows};
     #[pymodule_export]
+    use super::columns::check_result;
+    #[pymodule_export]
     use super::direct::Direct;
+    #[pymodule_export]
+    use super::key_columns::Keys;
     #[pymodule_export]
     use super::lookup_table::LookupTable;
     #[cfg(not(feature = "object-store"))]
@@ -100,7 +111,7 @@ mod _native {
     #[pymodule_export]
     use super::options::{check_server_user, default_address, default_options, endpoint};
     #[pymodule_export]
-    use super::pipeline::Pipeline;
+    use super::pipeline::{Pipeline, ValueCache};
     #[cfg(feature = "object-store")]
     #[pymodule_export]
     use super::progress::Progress;
@@ -113,7 +124,7 @@ mod _native {
     #[pymodule_export]
     use super::received::ReceivedRows;
     #[pymodule_export]
-    use super::request::{Request, index_of, key_kinds, wrong_kind};
+    use super::request::{Request, index_of, key_kinds, possible_keys, write_keys, wrong_kind};
     #[pymodule_export]
     use super::rows::{RowIterator, Rows};
     #[pymodule_export]

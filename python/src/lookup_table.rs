@@ -3,35 +3,36 @@
 //! In: keys. Out: values and rows, from the memory of this process or from servers. Other Python threads run while a
 //! server is asked and while many keys are looked up.
 
-use std::ops::Bound as End;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyTuple, PyType};
 use zero_kv::Lookup;
-use zero_kv::client::{ClientError, KeyRange, Row};
+use zero_kv::client::{ClientError, Row};
 use zero_kv::counted::counted;
 use zero_kv::store::TypedLookupError;
 use zero_kv::typed::Schema;
-use zero_kv::{Key, KeyKind, LookupError, MappedStore};
+use zero_kv::{Key, KeyKind, KeyType, LookupError, MappedStore};
 
-use crate::client_rows::ClientRows;
-use crate::columns::{self, ColumnUse, Wanted, look_up_in_table};
+use crate::array_nulls::ArrayNulls;
+use crate::client_rows::{ClientRows, RowsSource};
+use crate::columns::{self, ColumnUse, Found, Wanted, look_up_in_table};
 use crate::connection::{Connection, call};
-use crate::connection_pool::ConnectionPool;
-use crate::convert::{
-    key_from, kind_name, lookup_key, missing_key, optional_row, prefix_from, range_between, range_kind,
-    range_with_prefix,
-};
-use crate::errors::{self, Closed, ServerError, lookup_exception, typed_exception};
+use crate::connection_pool::{ConnectionPool, EncodedCalls};
+use crate::convert::{missing_key, range_kind};
+use crate::errors::{self, Closed, lookup_exception, typed_exception};
 use crate::key_batch::{KeyBatch, PossibleKeys, SIGNALS_EVERY_KEYS, with_impossible};
+use crate::key_columns::{self, KeyColumn};
 use crate::local_table::LocalTable;
-use crate::many::{CopiedValues, FoundValues, Values, in_chunks, is_arrow_array, list_of};
+use crate::many::{CopiedValues, FoundValues, Values, in_chunks, list_of};
 use crate::neighbors::{Nearest, NearestRows, Neighbor};
-use crate::received::row_objects;
+use crate::ranges::FoundRanges;
+use crate::received::{ReceivedRows, row_objects};
 use crate::rows::{RowPart, Rows, Selection};
 use crate::schema;
+use crate::table_version::TableVersion;
+use crate::typed_key::{bound_key, lookup_key, optional_range, optional_row, prefix_bytes, range_between};
 use crate::typed_row::{TypedRow, value_object};
 
 /// Where the rows of a table are.
@@ -64,14 +65,20 @@ impl Arguments {
 }
 
 /// What tables in this process (`Table`, `Direct`, and `Published`) and blocking clients (`Client` and
-/// `ClusterClient`) have in common: the lookups of a mapping. Keys are `int`, or `bytes` and `str` (as UTF-8).
-/// Values are `bytes`, or, in a typed table, `TypedRow`. Methods that return buffers and arrays of values return the
-/// bytes of rows.
+/// `ClusterClient`) have in common: the lookups of a mapping. Keys are `int`, or `bytes` and `str` (as UTF-8),
+/// or objects of another `key_type`, for which `str` and `bytes` are the written form: addresses of `ipaddress`,
+/// `uuid.UUID`, `datetime.date`, `datetime.datetime` (in UTC if it has no time zone), and tuples, whose leading parts
+/// are prefixes and ends of ranges. Values are `bytes`, or, in a typed table, `TypedRow`. Methods that return buffers
+/// and arrays of values return the bytes of rows.
 ///
-/// The table does not have a key of the other kind, a number that is negative or has more than 64 bits, `None`, or
-/// bytes that are empty or longer than 65535: `in` is false, `get` and `get_many` return the default, and `[]`
-/// raises `KeyError`. With `strict=True`, these keys raise `KeyKind` or `TypeError`, `OverflowError`, or
-/// `ValueError`. `floor`, `ceiling`, `range`, `prefix`, `count`, and `columns` always raise these exceptions.
+/// A table of `u64` or `bytes` does not have a key of the other kind, a number that is negative or has more than 64
+/// bits, `None`, or bytes that are empty or longer than 65535: `in` is false, `get` and `get_many` return the default,
+/// and `[]` raises `KeyError`. With `strict=True`, these keys raise `KeyKind` or `TypeError`, `OverflowError`, or
+/// `ValueError`. `floor`, `ceiling`, `range`, `prefix`, `count`, and `columns` always raise these exceptions, and so do
+/// all methods of other tables for an object that is no key of their type.
+///
+/// In an array of pyarrow, Polars, or pandas, and in a masked array of NumPy, keys can be null. In all methods, the
+/// table has no row for a null key.
 #[pyclass(frozen, mapping, subclass, module = "zero_kv")]
 pub(crate) struct LookupTable {
     source: Source,
@@ -113,21 +120,39 @@ impl LookupTable {
         }
     }
 
-    /// Returns a key if a table can have it. Returns `None` for other keys, unless the table is strict.
-    #[inline]
-    pub(crate) fn possible_key<'k>(&self, key: &'k Bound<'_, PyAny>) -> PyResult<Option<Key<'k>>> {
-        let found = lookup_key(key, self.is_strict)?;
-        if found.is_none() {
-            self.check_open(key.py())?;
+    /// Makes a call. `make` converts its keys for the type of the table's keys, and is repeated if a server has meanwhile
+    /// replaced its table by one with keys of another type.
+    pub(crate) fn call<T>(&self, py: Python<'_>, mut make: impl FnMut(&Call<'_>) -> PyResult<T>) -> PyResult<T> {
+        let is_strict = self.is_strict;
+        match &self.source {
+            Source::Local(table) => {
+                let version = table.version(py)?;
+                let key_type = version.key_type();
+                make(&Call { source: CallSource::Local(version), key_type, is_strict })
+            }
+            Source::Remote(pool) => pool.with_key_type(py, |calls| {
+                let key_type = calls.encoding.key_type;
+                make(&Call { source: CallSource::Remote(calls), key_type, is_strict })
+            }),
         }
-        Ok(found)
     }
 
-    /// Returns `None` if the table has keys of another kind, unless the table is strict.
-    fn missing_if_other_kind<T>(&self, py: Python<'_>, found: PyResult<T>) -> PyResult<Option<T>> {
-        match found {
-            Err(error) if !self.is_strict && error.is_instance_of::<errors::KeyKind>(py) => Ok(None),
-            found => found.map(Some),
+    /// Returns the keys of a call that may be repeated: the items of an iterator, which can be taken only once, are kept.
+    pub(crate) fn repeatable_keys<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.source {
+            Source::Remote(_) if keys.is_instance_of::<PyIterator>() => {
+                Ok(PyList::new(keys.py(), keys.try_iter()?.collect::<PyResult<Vec<_>>>()?)?.into_any())
+            }
+            _ => Ok(keys.clone()),
+        }
+    }
+
+    /// Returns an argument each time that a call is made. Only the calls of clients are repeated.
+    pub(crate) fn each_time<T: Clone>(&self, argument: T) -> impl FnMut() -> T + use<T> {
+        let (mut argument, is_repeated) = (Some(argument), matches!(self.source, Source::Remote(_)));
+        move || {
+            let argument = if is_repeated { argument.clone() } else { argument.take() };
+            argument.expect("a call of a table in this process is made once")
         }
     }
 
@@ -140,10 +165,14 @@ impl LookupTable {
         key: &Bound<'_, PyAny>,
         look_up: impl FnOnce(&MappedStore, Key<'_>) -> Result<T, LookupError>,
     ) -> PyResult<Option<T>> {
-        let Some(asked) = self.possible_key(key)? else { return Ok(None) };
-        match table.with_table(key.py(), |table| look_up(table, asked))? {
+        let found = table.with_table(key.py(), |table| match lookup_key(key, table.key_type(), self.is_strict) {
+            Ok(Some(asked)) => look_up(table, asked.as_key()).map(|found| Ok(Some(found))),
+            Ok(None) => Ok(Ok(None)),
+            Err(error) => Ok(Err(error)),
+        })?;
+        match found {
             Err(LookupError::KeyKind { .. }) if !self.is_strict => Ok(None),
-            found => found.map(Some).map_err(lookup_exception),
+            found => found.map_err(lookup_exception)?,
         }
     }
 
@@ -152,11 +181,17 @@ impl LookupTable {
         &self,
         pool: &ConnectionPool,
         key: &Bound<'_, PyAny>,
-        call: impl FnOnce(&mut Connection, Key<'_>) -> Result<T, ClientError> + Send,
+        call: impl Fn(&mut Connection, Key<'_>) -> Result<T, ClientError> + Sync,
     ) -> PyResult<Option<T>> {
-        let Some(asked) = self.possible_key(key)? else { return Ok(None) };
-        let found = pool.call_with_kind(key.py(), Some(asked.kind()), |connection| call(connection, asked));
-        self.missing_if_other_kind(key.py(), found)
+        pool.check_open()?;
+        pool.with_key_type(key.py(), |calls| {
+            let asked = lookup_key(key, calls.encoding.key_type, self.is_strict)?;
+            let Some(asked) = asked.as_ref().map(|asked| asked.as_key()) else {
+                return calls.check_type(key.py()).map(|()| None);
+            };
+            let found = calls.call_with_kind(key.py(), Some(asked.kind()), |connection| call(connection, asked));
+            missing_if_other_kind(key.py(), self.is_strict, found)
+        })
     }
 
     /// Returns the value of a key.
@@ -195,15 +230,126 @@ impl LookupTable {
         }
     }
 
-    /// Converts the keys of a call.
-    pub(crate) fn possible_keys<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<PossibleKeys<'py>> {
-        PossibleKeys::from_object(keys, self.is_strict, || match &self.source {
-            Source::Local(table) => Ok(table.version(keys.py())?.key_kind()),
-            Source::Remote(pool) => pool.call(keys.py(), |client| call!(client, key_kind())),
+    fn schema_of(&self, py: Python<'_>) -> PyResult<Option<Arc<Schema>>> {
+        match &self.source {
+            Source::Local(table) => Ok(table.version(py)?.schema()),
+            Source::Remote(pool) => pool.call(py, Connection::schema),
+        }
+    }
+
+    /// Returns the schema of the table. Raises `NotTyped` if it has none.
+    pub(crate) fn typed_schema(&self, py: Python<'_>) -> PyResult<Arc<Schema>> {
+        self.schema_of(py)?.ok_or_else(not_typed)
+    }
+
+    fn neighbor<'py>(&self, key: &Bound<'py, PyAny>, neighbor: Neighbor) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let py = key.py();
+        self.call(py, |call| {
+            let key = bound_key(key, call.key_type)?;
+            let key = key.as_key();
+            match &call.source {
+                CallSource::Local(table) => local_row(py, table, |table| match neighbor {
+                    Neighbor::Floor => table.floor(key),
+                    Neighbor::Ceiling => table.ceiling(key),
+                }),
+                CallSource::Remote(calls) => {
+                    let look_up = |client: &mut Connection| client.neighbors(&[key], neighbor);
+                    received_row(py, call.key_type, calls.call_with_kind(py, Some(key.kind()), look_up)?)
+                }
+            }
         })
     }
 
-    /// Looks up the keys of a call, and passes their values to `use_values`. Keys that the table cannot have have no
+    fn neighbor_many<'py>(
+        slf: &Bound<'py, Self>,
+        keys: &Bound<'py, PyAny>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        neighbor: Neighbor,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = keys.py();
+        if dtype.is_some() || ArrayNulls::of(keys)? != ArrayNulls::None {
+            let is_floor = matches!(neighbor, Neighbor::Floor);
+            return py.import("zero_kv._arrays")?.getattr("neighbor_many")?.call1((slf, keys, dtype, is_floor));
+        }
+        let keys = slf.get().repeatable_keys(keys)?;
+        slf.get().call(py, |call| {
+            let rows = call.find_neighbors(py, &call.bound_keys(&keys)?, neighbor)?;
+            Ok(rows.into_list(py, call.key_type)?.into_any())
+        })
+    }
+
+    /// Returns parts of all rows.
+    fn all_rows<'py>(&self, py: Python<'py>, part: RowPart) -> PyResult<Bound<'py, PyAny>> {
+        self.rows(py, RowsSource::Between(None, None), part)
+    }
+
+    /// Returns rows in key order.
+    fn rows<'py>(&self, py: Python<'py>, source: RowsSource, part: RowPart) -> PyResult<Bound<'py, PyAny>> {
+        match &self.source {
+            Source::Local(table) => {
+                let table = table.version(py)?;
+                match &source {
+                    RowsSource::Prefix(prefix) => {
+                        let prefix = prefix_bytes(prefix.bind(py), table.key_type())?;
+                        local_rows(&table, py, Selection::Prefix(&prefix), part)
+                    }
+                    RowsSource::Between(..) => {
+                        let range = source.range(py, table.key_type())?;
+                        local_rows(&table, py, Selection::Range(&range), part)
+                    }
+                }
+            }
+            Source::Remote(pool) => {
+                let rows = ClientRows::new(py, Arc::clone(pool), source, part, self.is_strict)?;
+                Ok(Bound::new(py, rows)?.into_any())
+            }
+        }
+    }
+}
+
+/// The table of one call.
+pub(crate) struct Call<'t> {
+    source: CallSource<'t>,
+    pub(crate) key_type: KeyType,
+    is_strict: bool,
+}
+
+enum CallSource<'t> {
+    /// The version of a table in this process.
+    Local(TableVersion),
+    Remote(EncodedCalls<'t>),
+}
+
+impl Call<'_> {
+    /// Converts the keys of the call.
+    pub(crate) fn possible_keys<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<PossibleKeys<'py>> {
+        let found = key_columns::possible_keys(keys, self.key_type, self.is_strict)?;
+        self.check_possible(keys.py(), found)
+    }
+
+    /// Converts the keys of the call, or leading parts of composite keys. A key that the table cannot have is an error.
+    pub(crate) fn bound_keys<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<KeyBatch<'py>> {
+        key_columns::bound_keys(keys, self.key_type)
+    }
+
+    /// Converts the keys of an array, none of which is null.
+    pub(crate) fn possible_column<'py>(&self, py: Python<'py>, keys: KeyColumn<'py>) -> PyResult<PossibleKeys<'py>> {
+        let found = keys.keys(py, self.key_type, self.is_strict)?;
+        self.check_possible(py, found)
+    }
+
+    /// Checks the type of the keys if no request will, because the table can have none of them.
+    fn check_possible<'py>(&self, py: Python<'_>, keys: PossibleKeys<'py>) -> PyResult<PossibleKeys<'py>> {
+        match &self.source {
+            CallSource::Remote(calls) if keys.batch.len() == 0 && keys.is_possible().is_some() => {
+                calls.check_type(py)?;
+            }
+            _ => {}
+        }
+        Ok(keys)
+    }
+
+    /// Looks up the keys of the call, and passes their values to `use_values`. Keys that the table cannot have have no
     /// value, unless the table is strict. With `needs_schema`, the schema of a typed table is passed, too, which a
     /// client has to request.
     pub(crate) fn look_up_many<T>(
@@ -213,16 +359,14 @@ impl LookupTable {
         needs_schema: bool,
         use_values: impl FnOnce(&FoundValues<'_>, Option<&Arc<Schema>>) -> PyResult<T>,
     ) -> PyResult<T> {
-        let version;
         let found = match &self.source {
-            Source::Local(table) => {
-                version = table.version(py)?;
-                Values::from_table(py, &version, &keys.batch).map(|values| (values, version.schema()))
+            CallSource::Local(table) => {
+                Values::from_table(py, table, &keys.batch).map(|values| (values, table.schema()))
             }
-            Source::Remote(pool) if needs_schema => request_rows_or_values(pool, py, &keys.batch),
-            Source::Remote(pool) => request_values(pool, py, &keys.batch).map(|values| (values, None)),
+            CallSource::Remote(calls) if needs_schema => request_rows_or_values(calls, py, &keys.batch),
+            CallSource::Remote(calls) => request_values(calls, py, &keys.batch).map(|values| (values, None)),
         };
-        let (values, schema) = self.missing_if_other_kind(py, found)?.unzip();
+        let (values, schema) = missing_if_other_kind(py, self.is_strict, found)?.unzip();
         use_values(&FoundValues::new(values, keys), schema.flatten().as_ref())
     }
 
@@ -234,60 +378,31 @@ impl LookupTable {
         neighbor: Neighbor,
     ) -> PyResult<NearestRows> {
         match &self.source {
-            Source::Local(table) => NearestRows::find(py, &*table.version(py)?, keys, neighbor),
-            Source::Remote(pool) => {
-                let found = call_with_keys(pool, py, keys, |client, keys| client.neighbors(keys, neighbor))?;
+            CallSource::Local(table) => NearestRows::find(py, table, keys, neighbor),
+            CallSource::Remote(calls) => {
+                let found = call_with_keys(calls, py, keys, |client, keys| client.neighbors(keys, neighbor))?;
                 Ok(NearestRows::received(keys.kind(), found))
             }
         }
     }
 
-    fn neighbor<'py>(&self, key: &Bound<'py, PyAny>, neighbor: Neighbor) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let (py, key) = (key.py(), key_from(key)?);
+    /// Looks up the ranges that contain the keys.
+    pub(crate) fn find_ranges(&self, py: Python<'_>, keys: &KeyBatch<'_>) -> PyResult<FoundRanges> {
         match &self.source {
-            Source::Local(table) => local_row(py, &*table.version(py)?, |table| match neighbor {
-                Neighbor::Floor => table.floor(key),
-                Neighbor::Ceiling => table.ceiling(key),
-            }),
-            Source::Remote(pool) => {
-                let found = pool.call_with_kind(py, Some(key.kind()), |client| client.neighbors(&[key], neighbor))?;
-                received_row(py, found)
+            CallSource::Local(table) => FoundRanges::find(py, table, keys),
+            CallSource::Remote(calls) => {
+                let found = call_with_keys(calls, py, keys, |client, keys| client.ranges(keys))?;
+                Ok(FoundRanges::received(keys.kind(), found))
             }
         }
     }
+}
 
-    fn neighbor_many<'py>(
-        slf: &Bound<'py, Self>,
-        keys: &Bound<'py, PyAny>,
-        dtype: Option<&Bound<'py, PyAny>>,
-        neighbor: Neighbor,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let py = keys.py();
-        if dtype.is_some() || is_arrow_array(keys)? {
-            let is_floor = matches!(neighbor, Neighbor::Floor);
-            return py.import("zero_kv._arrays")?.getattr("neighbor_many")?.call1((slf, keys, dtype, is_floor));
-        }
-        let rows = slf.get().find_neighbors(py, &KeyBatch::from_object(keys)?, neighbor)?;
-        Ok(rows.into_list(py)?.into_any())
-    }
-
-    /// Returns parts of all rows.
-    fn all_rows<'py>(&self, py: Python<'py>, part: RowPart) -> PyResult<Bound<'py, PyAny>> {
-        let range = KeyRange::new(End::Unbounded, End::Unbounded);
-        match &self.source {
-            Source::Local(table) => local_rows(table, py, Selection::Range(&range), part),
-            Source::Remote(pool) => self.client_rows(py, pool, range, part),
-        }
-    }
-
-    fn client_rows<'py>(
-        &self,
-        py: Python<'py>,
-        pool: &Arc<ConnectionPool>,
-        range: KeyRange,
-        part: RowPart,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        Ok(Bound::new(py, ClientRows::new(Arc::clone(pool), range, part, self.is_strict))?.into_any())
+/// Returns `None` if the table has keys of another kind, unless the table is strict.
+fn missing_if_other_kind<T>(py: Python<'_>, is_strict: bool, found: PyResult<T>) -> PyResult<Option<T>> {
+    match found {
+        Err(error) if !is_strict && error.is_instance_of::<errors::KeyKind>(py) => Ok(None),
+        found => found.map(Some),
     }
 }
 
@@ -354,13 +469,16 @@ impl LookupTable {
         keys: &Bound<'py, PyAny>,
         dtype: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (py, table) = (keys.py(), slf.get());
-        if dtype.is_some() || is_arrow_array(keys)? {
+        let py = keys.py();
+        if dtype.is_some() || ArrayNulls::of(keys)? == ArrayNulls::Arrow {
             return py.import("zero_kv._arrays")?.getattr("get_many")?.call1((slf, keys, dtype));
         }
-        table.look_up_many(py, &table.possible_keys(keys)?, true, |values, schema| {
-            let object = |value: Option<&[u8]>| value.map(|value| value_object(py, schema, value)).transpose();
-            Ok(list_of(py, values.slices(), object)?.into_any())
+        let keys = slf.get().repeatable_keys(keys)?;
+        slf.get().call(py, |call| {
+            call.look_up_many(py, &call.possible_keys(&keys)?, true, |values, schema| {
+                let object = |value: Option<&[u8]>| value.map(|value| value_object(py, schema, value)).transpose();
+                Ok(list_of(py, values.slices(), object)?.into_any())
+            })
         })
     }
 
@@ -368,9 +486,12 @@ impl LookupTable {
     /// that the table does not have.
     fn get_bytes_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let py = keys.py();
-        self.look_up_many(py, &self.possible_keys(keys)?, false, |values, _| {
-            let object = |value: Option<&[u8]>| Ok(value.map(|value| PyBytes::new(py, value).into_any()));
-            list_of(py, values.slices(), object)
+        let keys = self.repeatable_keys(keys)?;
+        self.call(py, |call| {
+            call.look_up_many(py, &call.possible_keys(&keys)?, false, |values, _| {
+                let object = |value: Option<&[u8]>| Ok(value.map(|value| PyBytes::new(py, value).into_any()));
+                list_of(py, values.slices(), object)
+            })
         })
     }
 
@@ -379,25 +500,29 @@ impl LookupTable {
     ///
     /// Raises `NotTyped` if the table has no schema.
     fn get_rows(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<Option<TypedRow>>> {
-        let (py, keys) = (keys.py(), self.possible_keys(keys)?);
-        match &self.source {
-            Source::Local(table) => {
-                let version = table.version(py)?;
-                let schema = version.schema_ref().ok_or_else(not_typed)?;
-                let found = self.missing_if_other_kind(py, Values::from_table(py, &version, &keys.batch))?;
-                let values = FoundValues::new(found, &keys);
-                let row = |row: Option<&[u8]>| row.map(|row| TypedRow::new(schema, row)).transpose();
-                values.slices().into_iter().map(row).collect()
+        let py = keys.py();
+        let keys = self.repeatable_keys(keys)?;
+        self.call(py, |call| {
+            let keys = call.possible_keys(&keys)?;
+            match &call.source {
+                CallSource::Local(table) => {
+                    let schema = table.schema_ref().ok_or_else(not_typed)?;
+                    let found = Values::from_table(py, table, &keys.batch);
+                    let found = missing_if_other_kind(py, self.is_strict, found)?;
+                    let values = FoundValues::new(found, &keys);
+                    let row = |row: Option<&[u8]>| row.map(|row| TypedRow::new(schema, row)).transpose();
+                    values.slices().into_iter().map(row).collect()
+                }
+                CallSource::Remote(calls) => {
+                    let found = call_with_keys(calls, py, &keys.batch, |client, keys| client.columns(keys, None));
+                    let rows = match missing_if_other_kind(py, self.is_strict, found)? {
+                        Some(rows) => row_objects(&rows)?,
+                        None => (0..keys.batch.len()).map(|_| None).collect(),
+                    };
+                    Ok(with_impossible(rows, keys.is_possible()))
+                }
             }
-            Source::Remote(pool) => {
-                let found = call_with_keys(pool, py, &keys.batch, |client, keys| client.columns(keys, None));
-                let rows = match self.missing_if_other_kind(py, found)? {
-                    Some(rows) => row_objects(&rows)?,
-                    None => (0..keys.batch.len()).map(|_| None).collect(),
-                };
-                Ok(with_impossible(rows, keys.is_possible()))
-            }
-        }
+        })
     }
 
     /// Return some columns of the rows of many keys in a typed table, in the order of the keys. `columns` are the
@@ -410,14 +535,14 @@ impl LookupTable {
     /// `datetime64[D]`, timestamps as `datetime64` of their unit, lists of fixed length as two-dimensional arrays,
     /// and other types as objects of the types of `TypedRow`.
     ///
-    /// `fill` takes the place of null and of the values of missing keys. For a dict of arrays, `fill` applies to
-    /// numbers and Booleans, or is a dict with a value for each column. Without `fill`, the value is `NaN` for
-    /// floats, `NaT` for dates and timestamps, and `None` for objects. Integers and Booleans require `fill` if a
-    /// column can be null or a key is missing.
+    /// `fill` takes the place of null and of the values of missing keys, but not of a stored `NaN`. It is one value
+    /// for all columns of numbers and Booleans, or a dict with the values of some columns. By default, it is `NaN` for
+    /// floats, `NaT` for dates and timestamps, and `None` for objects. Integers and Booleans have no default: if a
+    /// value is null or a key is missing, their columns require `fill`.
     ///
     /// With `format="arrow"`, the result is a `pyarrow.RecordBatch`, with null for missing values. `"pandas"` and
     /// `"polars"` return DataFrames with the memory of the RecordBatch; the columns of the pandas DataFrame are of
-    /// `pandas.ArrowDtype`.
+    /// `pandas.ArrowDtype`, apart from timestamps, which are `datetime64` of their unit. Timestamps have no time zone.
     ///
     /// Raises `NotTyped` if the table has no schema, and `ValueError` if it does not have one of the columns.
     #[pyo3(signature = (keys, columns = None, *, fill = None, out = None, format = "numpy"))]
@@ -431,25 +556,27 @@ impl LookupTable {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let wanted = Wanted { fill: fill.as_ref(), out: out.as_ref(), format };
-        let look_up =
-            |keys: &KeyBatch<'_>, names: Option<&[&str]>, use_rows: columns::UseOfRows<'_, '_>| match &slf.get().source
-            {
-                Source::Local(table) => look_up_in_table(py, table.version(py)?, keys, names, use_rows),
-                Source::Remote(pool) => {
-                    let rows = call_with_keys(pool, py, keys, |client, keys| client.columns(keys, names))?;
-                    use_rows.call(py, &rows)
+        let look_up = |names: Option<&[&str]>, use_rows: columns::UseOfRows<'_, '_>| {
+            let keys = slf.get().repeatable_keys(keys)?;
+            slf.get().call(py, |call| {
+                let keys = call.bound_keys(&keys)?;
+                match &call.source {
+                    CallSource::Local(table) => {
+                        look_up_in_table(py, table.clone(), &keys, Found::Rows, names, use_rows)
+                    }
+                    CallSource::Remote(calls) => {
+                        let rows = call_with_keys(calls, py, &keys, |client, keys| client.columns(keys, names))?;
+                        use_rows.call(py, &rows)
+                    }
                 }
-            };
-        columns::columns(slf.as_any(), keys, columns.as_ref(), &wanted, look_up)
+            })
+        };
+        columns::columns(slf.as_any(), "columns", keys, columns.as_ref(), &wanted, look_up)
     }
 
     /// Return the columns of a typed table, or `None` if the table's values are bytes.
     fn schema(&self, py: Python<'_>) -> PyResult<Option<schema::Schema>> {
-        let schema = match &self.source {
-            Source::Local(table) => table.version(py)?.schema(),
-            Source::Remote(pool) => pool.call(py, Connection::schema)?,
-        };
-        Ok(schema.map(schema::Schema))
+        Ok(self.schema_of(py)?.map(schema::Schema))
     }
 
     /// Return whether the table has a key.
@@ -470,16 +597,21 @@ impl LookupTable {
 
     /// Return whether the table has each of many keys, in the order of the keys.
     fn contains_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        let (py, keys) = (keys.py(), self.possible_keys(keys)?);
-        let found = match &self.source {
-            Source::Local(table) => contains_many(py, &*table.version(py)?, &keys.batch),
-            Source::Remote(pool) => {
-                call_with_keys(pool, py, &keys.batch, |client, keys| call!(client, contains_many(keys)))
-            }
-        };
-        let found = self.missing_if_other_kind(py, found)?.unwrap_or_else(|| vec![false; keys.batch.len()]);
-        let found = with_impossible(found.into_iter().map(Some).collect(), keys.is_possible());
-        Ok(found.into_iter().map(|found| found.unwrap_or(false)).collect())
+        let py = keys.py();
+        let keys = self.repeatable_keys(keys)?;
+        self.call(py, |call| {
+            let keys = call.possible_keys(&keys)?;
+            let found = match &call.source {
+                CallSource::Local(table) => contains_many(py, table, &keys.batch),
+                CallSource::Remote(calls) => {
+                    call_with_keys(calls, py, &keys.batch, |client, keys| call!(client, contains_many(keys)))
+                }
+            };
+            let found = missing_if_other_kind(py, self.is_strict, found)?;
+            let found = found.unwrap_or_else(|| vec![false; keys.batch.len()]);
+            let found = with_impossible(found.into_iter().map(Some).collect(), keys.is_possible());
+            Ok(found.into_iter().map(|found| found.unwrap_or(false)).collect())
+        })
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -532,6 +664,55 @@ impl LookupTable {
         self.neighbor(key, Neighbor::Ceiling)
     }
 
+    /// Return the range that contains `key`, in a table of ranges: its first key, its last key, and its value.
+    ///
+    /// Without ranges, a table raises `ValueError`, and a client `ServerError`.
+    fn cover<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let py = key.py();
+        self.call(py, |call| {
+            let key = bound_key(key, call.key_type)?;
+            let key = key.as_key();
+            match &call.source {
+                CallSource::Local(table) => {
+                    let range = table.cover(key).map_err(lookup_exception)?;
+                    optional_range(py, call.key_type, table.schema_ref(), range)
+                }
+                CallSource::Remote(calls) => {
+                    let look_up = |client: &mut Connection| client.ranges(&[key]);
+                    let (ranges, schemas) = calls.call_with_kind(py, Some(key.kind()), look_up)?;
+                    optional_range(py, call.key_type, schemas.of_row(0), ranges.into_iter().next().flatten())
+                }
+            }
+        })
+    }
+
+    /// Return the result of `cover` for many keys, in the order of the keys. This method is several times faster
+    /// than one call per key.
+    ///
+    /// For a list, another iterable, or a NumPy array of keys, the result is a list of ranges, with `None` for keys
+    /// that no range contains. For a pyarrow array or a Polars Series, the result is three pyarrow arrays with nulls:
+    /// the first keys of the ranges, their last keys, and their values.
+    ///
+    /// With `dtype`, the result is four NumPy arrays: the first keys of the ranges, their last keys, their values, and
+    /// Booleans that are true for the keys that a range contains. Without a range, keys and value are zero. The table's
+    /// keys must be numbers, and all values must have the length of `dtype`.
+    #[pyo3(signature = (keys, *, dtype = None))]
+    fn cover_many<'py>(
+        slf: &Bound<'py, Self>,
+        keys: &Bound<'py, PyAny>,
+        dtype: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = keys.py();
+        if dtype.is_some() || ArrayNulls::of(keys)? != ArrayNulls::None {
+            return py.import("zero_kv._arrays")?.getattr("cover_many")?.call1((slf, keys, dtype));
+        }
+        let keys = slf.get().repeatable_keys(keys)?;
+        slf.get().call(py, |call| {
+            let ranges = call.find_ranges(py, &call.bound_keys(&keys)?)?;
+            Ok(ranges.into_list(py, call.key_type)?.into_any())
+        })
+    }
+
     /// Return the result of `floor` for many keys, in the order of the keys. This method is several times faster
     /// than one call per key.
     ///
@@ -561,11 +742,91 @@ impl LookupTable {
         Self::neighbor_many(slf, keys, dtype.as_ref(), Neighbor::Ceiling)
     }
 
+    /// Return some columns of the rows that `floor` finds for many keys, in the order of the keys: for each key the
+    /// row with the largest key less than or equal to it. `columns`, `fill`, `out`, and `format` are the arguments of
+    /// `columns`. A server sends whole rows.
+    ///
+    /// `limit` has a key for each of the keys: the row of a key is missing if the row's key is less than its limit. In
+    /// a table whose keys begin with an entity and end with a time, the limit of a key is the entity, or the entity and
+    /// the earliest time, so that no key gets a row of another entity or an older row.
+    ///
+    /// With `format="numpy"`, the result is three objects: an array of the rows' keys, the columns, and an array of
+    /// Booleans that are true for the keys with a row. Without a row, a key is zero or `None`. With another format, the
+    /// result is the rows' keys, with nulls, and the columns.
+    ///
+    /// Raises `NotTyped` if the table has no schema, and `ValueError` if it does not have one of the columns.
+    #[pyo3(signature = (keys, columns = None, *, limit = None, fill = None, out = None, format = "numpy"))]
+    fn floor_columns<'py>(
+        slf: &Bound<'py, Self>,
+        keys: &Bound<'py, PyAny>,
+        columns: Option<Bound<'py, PyAny>>,
+        limit: Option<Bound<'py, PyAny>>,
+        fill: Option<Bound<'py, PyAny>>,
+        out: Option<Bound<'py, PyAny>>,
+        format: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        neighbor_columns(slf, keys, (columns, limit, fill, out, format, true))
+    }
+
+    /// Return some columns of the rows that `ceiling` finds for many keys: see `floor_columns`. The row of a key is
+    /// missing if the row's key is greater than its limit.
+    #[pyo3(signature = (keys, columns = None, *, limit = None, fill = None, out = None, format = "numpy"))]
+    fn ceiling_columns<'py>(
+        slf: &Bound<'py, Self>,
+        keys: &Bound<'py, PyAny>,
+        columns: Option<Bound<'py, PyAny>>,
+        limit: Option<Bound<'py, PyAny>>,
+        fill: Option<Bound<'py, PyAny>>,
+        out: Option<Bound<'py, PyAny>>,
+        format: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        neighbor_columns(slf, keys, (columns, limit, fill, out, format, false))
+    }
+
+    /// Return some columns of the ranges that contain many keys, in the order of the keys. A key that no range
+    /// contains has no values. The arguments and the result are those of `columns`. A server sends whole rows.
+    ///
+    /// Raises `NotTyped` if the table has no schema, and `ValueError` if it does not have one of the columns.
+    #[pyo3(signature = (keys, columns = None, *, fill = None, out = None, format = "numpy"))]
+    fn cover_columns<'py>(
+        slf: &Bound<'py, Self>,
+        keys: &Bound<'py, PyAny>,
+        columns: Option<Bound<'py, PyAny>>,
+        fill: Option<Bound<'py, PyAny>>,
+        out: Option<Bound<'py, PyAny>>,
+        format: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let wanted = Wanted { fill: fill.as_ref(), out: out.as_ref(), format };
+        let look_up = |names: Option<&[&str]>, use_rows: columns::UseOfRows<'_, '_>| {
+            let keys = slf.get().repeatable_keys(keys)?;
+            slf.get().call(py, |call| {
+                let keys = call.bound_keys(&keys)?;
+                match &call.source {
+                    CallSource::Local(table) => {
+                        look_up_in_table(py, table.clone(), &keys, Found::Ranges, names, use_rows)
+                    }
+                    CallSource::Remote(_) => {
+                        let ranges = call.find_ranges(py, &keys)?;
+                        let schema = match ranges.schemas.common(&ranges.values)? {
+                            Some(schema) => schema,
+                            None => slf.get().typed_schema(py)?,
+                        };
+                        let rows = ranges.values.slices().into_iter().map(|row| row.map(<[u8]>::to_vec)).collect();
+                        let projection = columns::projection(&schema, names)?;
+                        use_rows.call(py, &ReceivedRows::new(schema, projection, rows)?)
+                    }
+                }
+            })
+        };
+        columns::columns(slf.as_any(), "cover_columns", keys, columns.as_ref(), &wanted, look_up)
+    }
+
     /// Return the row with the smallest key.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         match &self.source {
             Source::Local(table) => local_row(py, &*table.version(py)?, |table| table.first()),
-            Source::Remote(pool) => received_row(py, pool.call(py, Connection::first)?),
+            Source::Remote(pool) => end_row(py, pool, Connection::first),
         }
     }
 
@@ -573,7 +834,7 @@ impl LookupTable {
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         match &self.source {
             Source::Local(table) => local_row(py, &*table.version(py)?, |table| table.last()),
-            Source::Remote(pool) => received_row(py, pool.call(py, Connection::last)?),
+            Source::Remote(pool) => end_row(py, pool, Connection::last),
         }
     }
 
@@ -585,46 +846,48 @@ impl LookupTable {
         start: Option<&Bound<'py, PyAny>>,
         end: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let range = range_between(start, end)?;
-        match &self.source {
-            Source::Local(table) => local_rows(table, py, Selection::Range(&range), RowPart::Both),
-            Source::Remote(pool) => self.client_rows(py, pool, range, RowPart::Both),
-        }
+        let end_of = |end: Option<&Bound<'py, PyAny>>| end.map(|end| end.clone().unbind());
+        self.rows(py, RowsSource::Between(end_of(start), end_of(end)), RowPart::Both)
     }
 
     /// Return the rows whose keys start with `prefix`, in key order.
     fn prefix<'py>(&self, prefix: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let py = prefix.py();
-        match &self.source {
-            Source::Local(table) => local_rows(table, py, Selection::Prefix(prefix_from(prefix)?), RowPart::Both),
-            Source::Remote(pool) => self.client_rows(py, pool, range_with_prefix(prefix)?, RowPart::Both),
-        }
+        self.rows(prefix.py(), RowsSource::Prefix(prefix.clone().unbind()), RowPart::Both)
     }
 
     /// Return the number of keys from `start` up to, but not including, `end`.
     #[pyo3(signature = (start = None, end = None))]
     fn count(&self, py: Python<'_>, start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
-        let range = range_between(start, end)?;
-        match &self.source {
-            Source::Local(table) => {
-                let count = table.version(py)?.count(range.bounds()).map_err(lookup_exception)?;
-                Ok(count as u64)
+        self.call(py, |call| {
+            let range = range_between(call.key_type, start, end)?;
+            match &call.source {
+                CallSource::Local(table) => Ok(table.count(range.bounds()).map_err(lookup_exception)? as u64),
+                CallSource::Remote(calls) => {
+                    calls.call_with_kind(py, range_kind(&range), |client| call!(client, count(range.bounds())))
+                }
             }
-            Source::Remote(pool) => {
-                pool.call_with_kind(py, range_kind(&range), |client| call!(client, count(range.bounds())))
-            }
-        }
+        })
     }
 
     /// Return the number of keys that start with `prefix`.
     fn count_prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<u64> {
-        let (py, prefix) = (prefix.py(), prefix_from(prefix)?);
-        match &self.source {
-            Source::Local(table) => Ok(table.version(py)?.prefix(prefix).map_err(lookup_exception)?.len() as u64),
-            Source::Remote(pool) => {
-                pool.call_with_kind(py, Some(KeyKind::Bytes), |client| call!(client, count_prefix(prefix)))
+        let py = prefix.py();
+        self.call(py, |call| {
+            let prefix = prefix_bytes(prefix, call.key_type)?;
+            match &call.source {
+                CallSource::Local(table) => Ok(table.prefix(&prefix).map_err(lookup_exception)?.len() as u64),
+                CallSource::Remote(calls) => {
+                    calls.call_with_kind(py, Some(KeyKind::Bytes), |client| call!(client, count_prefix(&prefix)))
+                }
             }
-        }
+        })
+    }
+
+    /// The type of the keys, such as `"u64"`, `"ip"`, or, for keys of two parts, `"bytes,date"`. A client requests it
+    /// once, and again when the server has rejected keys because the type has changed.
+    #[getter]
+    fn key_type(&self, py: Python<'_>) -> PyResult<String> {
+        self.call(py, |call| Ok(call.key_type.to_string()))
     }
 
     /// Whether a key that the table cannot have is an error.
@@ -662,7 +925,7 @@ impl LookupTable {
             Source::Local(table) => {
                 let state = table
                     .version(py)
-                    .map(|table| format!(", {}, keys {}", counted(table.len(), "row"), kind_name(table.key_kind())));
+                    .map(|table| format!(", {}, keys {}", counted(table.len(), "row"), table.key_type()));
                 (table.path().display().to_string(), state)
             }
             Source::Remote(pool) => (pool.name.clone(), pool.check_open().map(|()| String::new())),
@@ -687,6 +950,27 @@ impl LookupTable {
     }
 }
 
+/// The arguments of `floor_columns` after the keys, and whether it is that method.
+type NeighborArguments<'a, 'py> = (
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyAny>>,
+    &'a str,
+    bool,
+);
+
+/// Implements `floor_columns` and `ceiling_columns`.
+fn neighbor_columns<'py>(
+    table: &Bound<'py, LookupTable>,
+    keys: &Bound<'py, PyAny>,
+    (columns, limit, fill, out, format, is_floor): NeighborArguments<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    Wanted { fill: fill.as_ref(), out: out.as_ref(), format }.check()?;
+    let function = table.py().import("zero_kv._columns")?.getattr("neighbor_columns")?;
+    function.call1((table, keys, columns, limit, fill, out, format, is_floor))
+}
+
 fn not_typed() -> PyErr {
     typed_exception(&TypedLookupError::NotTyped)
 }
@@ -697,20 +981,29 @@ fn local_row<'py>(
     table: &MappedStore,
     look_up: impl FnOnce(&MappedStore) -> Result<Option<Row>, LookupError>,
 ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-    optional_row(py, table.schema_ref(), look_up(table).map_err(lookup_exception)?)
+    optional_row(py, table.key_type(), table.schema_ref(), look_up(table).map_err(lookup_exception)?)
 }
 
-fn received_row(py: Python<'_>, (rows, schemas): Nearest) -> PyResult<Option<Bound<'_, PyTuple>>> {
-    optional_row(py, schemas.of_row(0), rows.into_iter().next().flatten())
+fn received_row(py: Python<'_>, key_type: KeyType, (rows, schemas): Nearest) -> PyResult<Option<Bound<'_, PyTuple>>> {
+    optional_row(py, key_type, schemas.of_row(0), rows.into_iter().next().flatten())
+}
+
+/// Returns the first or the last row of a server's table.
+fn end_row<'py>(
+    py: Python<'py>,
+    pool: &ConnectionPool,
+    request: fn(&mut Connection) -> Result<Nearest, ClientError>,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    pool.with_key_type(py, |calls| received_row(py, calls.encoding.key_type, calls.call_with_kind(py, None, request)?))
 }
 
 fn local_rows<'py>(
-    table: &LocalTable,
+    table: &TableVersion,
     py: Python<'py>,
     selection: Selection<'_>,
     part: RowPart,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let rows = Rows::new(table.version(py)?, selection, part).map_err(lookup_exception)?;
+    let rows = Rows::new(table.clone(), selection, part).map_err(lookup_exception)?;
     Ok(Bound::new(py, rows)?.into_any())
 }
 
@@ -729,21 +1022,21 @@ fn contains_many(py: Python<'_>, table: &MappedStore, keys: &KeyBatch<'_>) -> Py
 
 /// Makes a call with the keys of a batch.
 fn call_with_keys<T: Send>(
-    pool: &ConnectionPool,
+    calls: &EncodedCalls<'_>,
     py: Python<'_>,
     keys: &KeyBatch<'_>,
     call: impl FnOnce(&mut Connection, &[Key<'_>]) -> Result<T, ClientError> + Send,
 ) -> PyResult<T> {
     let (kind, keys) = (keys.kind(), keys.keys()?);
-    pool.call_with_kind(py, Some(kind), |connection| call(connection, &keys))
+    calls.call_with_kind(py, Some(kind), |connection| call(connection, &keys))
 }
 
 /// Requests the bytes of values. Signals are checked between two parts of the keys.
-fn request_values<'t>(pool: &ConnectionPool, py: Python<'_>, keys: &KeyBatch<'_>) -> PyResult<Values<'t>> {
-    pool.check_open()?;
+fn request_values<'t>(calls: &EncodedCalls<'_>, py: Python<'_>, keys: &KeyBatch<'_>) -> PyResult<Values<'t>> {
+    calls.check_open()?;
     let mut values = CopiedValues::with_capacity(keys.len());
     for part in keys.keys()?.chunks(SIGNALS_EVERY_KEYS) {
-        pool.call_with_kind(py, Some(keys.kind()), |client| client.get_each(part, |value| values.push(value)))?;
+        calls.call_with_kind(py, Some(keys.kind()), |client| client.get_each(part, |value| values.push(value)))?;
         py.check_signals()?;
     }
     Ok(Values::Copied(values))
@@ -751,14 +1044,14 @@ fn request_values<'t>(pool: &ConnectionPool, py: Python<'_>, keys: &KeyBatch<'_>
 
 /// Requests the rows of a typed table and their schema, or the values of another table.
 fn request_rows_or_values<'t>(
-    pool: &ConnectionPool,
+    calls: &EncodedCalls<'_>,
     py: Python<'_>,
     keys: &KeyBatch<'_>,
 ) -> PyResult<(Values<'t>, Option<Arc<Schema>>)> {
-    pool.check_open()?;
+    calls.check_open()?;
     let mut found = Vec::new();
     for part in keys.keys()?.chunks(SIGNALS_EVERY_KEYS) {
-        let received = pool.call_with_kind(py, Some(keys.kind()), |client| call!(client, get_rows_or_values(part)))?;
+        let received = calls.call_with_kind(py, Some(keys.kind()), |client| call!(client, get_rows_or_values(part)))?;
         found.push(Values::received(received));
         py.check_signals()?;
     }
@@ -767,8 +1060,7 @@ fn request_rows_or_values<'t>(
         .iter()
         .any(|(_, other)| other.as_ref().map(|other| other.id()) != schema.as_ref().map(|schema| schema.id()))
     {
-        let message = "the table was replaced by a table with another schema during the call: try again";
-        return Err(ServerError::new_err(message));
+        return Err(errors::schema_changed());
     }
     if found.len() == 1 {
         return Ok((found.remove(0).0, schema));

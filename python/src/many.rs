@@ -102,6 +102,20 @@ impl CopiedValues {
         self.ranges.push(range);
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Makes the value at a position a missing value.
+    pub(crate) fn remove(&mut self, position: usize) {
+        self.ranges[position] = None;
+    }
+
+    /// Inserts a missing value at each position that is false in `is_valid`.
+    pub(crate) fn insert_missing(&mut self, is_valid: &[bool]) {
+        self.ranges = with_impossible(std::mem::take(&mut self.ranges), Some(is_valid));
+    }
+
     pub(crate) fn slices(&self) -> Vec<Option<&[u8]>> {
         self.ranges.iter().map(|range| range.map(|(start, end)| &self.bytes[start..end])).collect()
     }
@@ -157,14 +171,4 @@ pub(crate) fn list_of<'py, T>(
 /// threads would take longer than the work.
 pub(crate) fn detached<T: Send>(py: Python<'_>, key_count: usize, work: impl FnOnce() -> T + Send) -> T {
     if key_count < DETACH_KEYS_MIN { work() } else { py.detach(work) }
-}
-
-/// Returns whether an object is an array of pyarrow or Polars.
-pub(crate) fn is_arrow_array(keys: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if keys.is_instance_of::<PyList>() {
-        return Ok(false);
-    }
-    let module = keys.get_type().module()?;
-    let package = module.to_str()?.split('.').next().unwrap_or_default();
-    Ok(package == "pyarrow" || package == "polars")
 }

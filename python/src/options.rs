@@ -9,7 +9,7 @@ use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use zero_kv::client::{self, Address, ClusterOptions, DirectOptions, Login, Options, TlsOptions};
+use zero_kv::client::{self, Address, Cache, ClusterOptions, DirectOptions, Login, Options, TlsOptions};
 
 use crate::arguments::{UserName, duration, memory_name};
 use crate::errors::client_exception;
@@ -94,6 +94,7 @@ impl<'py> Keywords<'py> {
             (Some(user), None, Some(path)) => Some(Login::with_password_file(user, path)),
             (Some(user), None, None) => Some(Login::from_environment(user)),
         };
+        options.cache = self.cache()?;
         options.tls = TlsOptions {
             ca_file: self.take("ca_file")?.flatten(),
             certificate_file: self.take("certificate_file")?.flatten(),
@@ -101,6 +102,12 @@ impl<'py> Keywords<'py> {
             server_name: self.take("server_name")?.flatten(),
         };
         Ok(options)
+    }
+
+    /// Returns the cache of a client. `cache` is its maximum number of bytes, of which 0 means no cache.
+    fn cache(&self) -> PyResult<Option<Cache>> {
+        let max_bytes: usize = self.take("cache")?.unwrap_or_default();
+        Ok((max_bytes > 0).then(|| Cache::new(max_bytes)))
     }
 
     /// Returns the last argument: whether a key that the table cannot have is an error. Raises `TypeError` if there are
@@ -122,6 +129,7 @@ pub(crate) struct Defaults {
     retries: u32,
     reconnect_timeout: f64,
     read_from_replicas: bool,
+    cache: usize,
     attempts: u32,
     memory: &'static str,
     strict: bool,
@@ -137,6 +145,7 @@ pub(crate) fn default_options() -> Defaults {
         retries: client.retries,
         reconnect_timeout: client.reconnect_timeout.as_secs_f64(),
         read_from_replicas: reads_replicas,
+        cache: client.cache.map_or(0, |cache| cache.max_bytes()),
         attempts,
         memory: memory_name(DirectOptions::default().memory),
         strict: false,

@@ -11,20 +11,23 @@ use std::sync::Arc;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use zero_kv::client::request::RequestError;
-use zero_kv::client::{Address, ClientError};
+use zero_kv::client::request::{GetKeyType, GetSchema, RequestError, TypedRequest};
+use zero_kv::client::{Address, Cache, CacheInState, ClientError, ReceivedValues};
 use zero_kv::protocol::native::VALUE_LEN_MAX_BYTES;
-use zero_kv::protocol::reader::{PartialResponse, ResponseReader};
+use zero_kv::protocol::reader::{PartialResponse, Response, ResponseReader};
 use zero_kv::typed::Projection;
+use zero_kv::{Key, KeyType};
 
 use crate::errors::client_exception;
 use crate::received::ReceivedRows;
 use crate::request::{Request, RequestItem, ResultKind};
+use crate::schema;
 
 /// A request whose responses have not all arrived, and the future that waits for its result.
 struct PendingRequest {
     request: Py<Request>,
-    future: Py<PyAny>,
+    /// `None` for a request of the pipeline itself.
+    future: Option<Py<PyAny>>,
     /// The results of the items whose response has been received.
     results: Vec<Py<PyAny>>,
     /// The first error that has been found in the responses.
@@ -47,16 +50,65 @@ pub(crate) struct Pipeline {
     has_received: bool,
     /// The columns that the last sent request for columns has selected.
     selected: Option<Arc<Projection>>,
+    /// Whether the type of the keys was requested on the connection.
+    has_requested_key_type: bool,
+    known: KnownKeyType,
+    cache: Option<Cache>,
+    tracking: Tracking,
+    /// Whether the state has changed since the type of the keys was requested last.
+    has_changed: bool,
+}
+
+/// Whether the server announces changes of the connection's state.
+enum Tracking {
+    /// The client has not asked for it.
+    Off,
+    /// The client has asked for it, and the server has not agreed.
+    Requested,
+    /// The values of the current state.
+    On(CacheInState),
+}
+
+/// The type in the last response to KeyType. The server looks up only keys of this type.
+#[derive(Clone, Copy)]
+enum KnownKeyType {
+    /// There is no type: no response has arrived, or the user may not learn the type.
+    None,
+    Of(KeyType),
+}
+
+impl KnownKeyType {
+    /// Returns whether a key that is encoded for a type was looked up as a key of this type. Without a type, keys are
+    /// numbers and bytes.
+    fn is(self, encoded_for: KeyType) -> bool {
+        match self {
+            KnownKeyType::None => encoded_for.is_plain(),
+            KnownKeyType::Of(key_type) => key_type == encoded_for,
+        }
+    }
 }
 
 #[pymethods]
 impl Pipeline {
     #[new]
-    fn new(address: PathBuf) -> PyResult<Pipeline> {
+    #[pyo3(signature = (address, cache = None))]
+    fn new(address: PathBuf, cache: Option<&Bound<'_, ValueCache>>) -> PyResult<Pipeline> {
         let server = Address::parse(&address).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let reader = ResponseReader::new(VALUE_LEN_MAX_BYTES);
         let (unsent, pending) = (Vec::new(), VecDeque::new());
-        Ok(Pipeline { server, unsent, pending, reader, has_received: false, selected: None })
+        Ok(Pipeline {
+            server,
+            unsent,
+            pending,
+            reader,
+            has_received: false,
+            selected: None,
+            has_requested_key_type: false,
+            known: KnownKeyType::None,
+            cache: cache.map(|cache| cache.get().0.clone()),
+            tracking: Tracking::Off,
+            has_changed: false,
+        })
     }
 
     /// Adds a request. `future` receives the request's result.
@@ -66,38 +118,47 @@ impl Pipeline {
             future.call_method1("set_result", (PyList::empty(py),))?;
             return Ok(());
         }
-        let start = self.unsent.len();
-        let is_selected_before = match (&request.get().result, &self.selected) {
-            (ResultKind::Rows(wanted), Some(selected)) => {
-                wanted.source_id() == selected.source_id() && wanted.positions() == selected.positions()
-            }
-            _ => false,
+        let has_keys = items.iter().any(RequestItem::has_keys);
+        if has_keys && self.cache.is_some() && matches!(self.tracking, Tracking::Off) {
+            self.reader.expect_notices();
+            self.tracking = Tracking::Requested;
+            self.add_request(py, Bound::new(py, Request::track())?.unbind(), None)?;
+        }
+        if items.iter().any(|item| matches!(item, RequestItem::KeyType)) {
+            self.has_requested_key_type = true;
+        } else if has_keys && !self.has_requested_key_type {
+            self.add_request(py, Bound::new(py, Request::of_key_type())?.unbind(), None)?;
+            self.has_requested_key_type = true;
+        }
+        self.add_request(py, request, Some(future))
+    }
+
+    /// Returns the result of a request if all values that it requests are cached, and `None` otherwise. The caller has
+    /// passed all bytes that have arrived.
+    fn cached<'py>(&self, py: Python<'py>, request: &Bound<'py, Request>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (Tracking::On(cache), request) = (&self.tracking, request.get()) else { return Ok(None) };
+        let items = match &request.result {
+            ResultKind::List => &request.items[..],
+            ResultKind::WithSchema => &request.items[2..request.items.len() - 1],
+            ResultKind::Item | ResultKind::Rows(_) => return Ok(None),
         };
-        let unsent_count = usize::from(is_selected_before);
-        if let Some(error) = items[unsent_count..].iter().find_map(|item| item.encode(&mut self.unsent).err()) {
-            self.unsent.truncate(start);
-            return Err(client_exception(&error));
+        let KnownKeyType::Of(key_type) = self.known else { return Ok(None) };
+        if self.has_changed || key_type != request.key_type || items.is_empty() {
+            return Ok(None);
         }
-        if let ResultKind::Rows(projection) = &request.get().result {
-            self.selected = Some(Arc::clone(projection));
+        let keys: Option<Vec<Key<'_>>> = items.iter().map(RequestItem::key_to_get).collect();
+        let Some(keys) = keys else { return Ok(None) };
+        let mut values = ReceivedValues::default();
+        if !cache.look_up(&keys, &mut values).is_empty() {
+            return Ok(None);
         }
-        let mut pending = PendingRequest {
-            request,
-            future: future.unbind(),
-            results: Vec::new(),
-            error: None,
-            received: unsent_count,
-            is_selected_before,
-            is_outdated: false,
-        };
-        if is_selected_before {
-            pending.results.push(py.None());
+        let objects = values.iter().map(|value| value.map(|value| PyBytes::new(py, value)));
+        let values = PyList::new(py, objects)?;
+        if matches!(request.result, ResultKind::List) {
+            return Ok(Some(values.into_any()));
         }
-        match pending.received == pending.request.get().items.len() {
-            true => pending.complete(py)?,
-            false => self.pending.push_back(pending),
-        }
-        Ok(())
+        let Some(schema) = cache.schema() else { return Ok(None) };
+        Ok(Some((values, schema.map(schema::Schema)).into_pyobject(py)?.into_any()))
     }
 
     /// Returns the encoded requests that no earlier call has returned.
@@ -119,12 +180,11 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Sets an exception for all pending requests.
+    /// Sets an exception for all pending requests. Raises the exception of a future that rejects it only after all
+    /// futures have been tried.
     fn fail(&mut self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<()> {
-        for pending in mem::take(&mut self.pending) {
-            pending.finish(py, "set_exception", error.clone())?;
-        }
-        Ok(())
+        let finish = |pending: PendingRequest| pending.finish(py, "set_exception", error.clone());
+        mem::take(&mut self.pending).into_iter().map(finish).fold(Ok(()), PyResult::and)
     }
 
     /// Returns the exception for a connection that the peer closed.
@@ -142,9 +202,48 @@ impl Pipeline {
 }
 
 impl Pipeline {
+    /// Adds a request with at least one item.
+    fn add_request(&mut self, py: Python<'_>, request: Py<Request>, future: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        let items = &request.get().items;
+        let start = self.unsent.len();
+        let is_selected_before = match (&request.get().result, &self.selected) {
+            (ResultKind::Rows(wanted), Some(selected)) => {
+                wanted.source_id() == selected.source_id() && wanted.positions() == selected.positions()
+            }
+            _ => false,
+        };
+        let unsent_count = usize::from(is_selected_before);
+        if let Some(error) = items[unsent_count..].iter().find_map(|item| item.encode(&mut self.unsent).err()) {
+            self.unsent.truncate(start);
+            return Err(client_exception(&error));
+        }
+        if let ResultKind::Rows(projection) = &request.get().result {
+            self.selected = Some(Arc::clone(projection));
+        }
+        let mut pending = PendingRequest {
+            request,
+            future: future.map(Bound::unbind),
+            results: Vec::new(),
+            error: None,
+            received: unsent_count,
+            is_selected_before,
+            is_outdated: false,
+        };
+        if is_selected_before {
+            pending.results.push(py.None());
+        }
+        match pending.received == pending.request.get().items.len() {
+            true => pending.complete(py)?,
+            false => self.pending.push_back(pending),
+        }
+        Ok(())
+    }
+
     /// Decodes the responses that are complete.
     fn process_responses(&mut self, py: Python<'_>) -> PyResult<()> {
-        while let Some(pending) = self.pending.front_mut() {
+        loop {
+            self.follow_state()?;
+            let Some(pending) = self.pending.front_mut() else { break };
             let request = pending.request.clone_ref(py);
             let items = &request.get().items;
             let item = &items[pending.received];
@@ -152,7 +251,17 @@ impl Pipeline {
             let op = item.op().map_err(|error| client_exception(&error))?;
             let Some(response) = self.reader.next(op).map_err(violation)? else { return Ok(()) };
             let mut refused = false;
-            match item.decode(py, response) {
+            if matches!(item, RequestItem::KeyType) {
+                self.known = GetKeyType.decode(response).map_or(KnownKeyType::None, KnownKeyType::Of);
+                self.has_changed = false;
+            } else if item.has_keys() && !self.known.is(request.get().key_type) {
+                // The request was sent after a KeyType, but encoded before the response had arrived.
+                let error = ClientError::KeyTypeChanged { server: self.server.clone() };
+                pending.error.get_or_insert_with(|| client_exception(&error));
+            } else if let Tracking::On(cache) = &self.tracking {
+                keep(cache, item, response);
+            }
+            match item.decode(py, request.get().key_type, response) {
                 Ok(result) => {
                     let result = result?;
                     let is_refused = matches!(item, RequestItem::Select(_)) && result.is(py.Ellipsis());
@@ -175,11 +284,61 @@ impl Pipeline {
                 continue;
             }
             let Some(mut complete) = self.pending.pop_front() else { return Ok(()) };
-            complete.complete(py)?;
+            if let Err(error) = complete.complete(py) {
+                // The caller sets the exception for all pending requests.
+                self.pending.push_front(complete);
+                return Err(error);
+            }
         }
         self.reader
             .finish()
             .map_err(|error| client_exception(&ClientError::Protocol { server: self.server.clone(), error }))
+    }
+
+    /// Follows the state in the notices before the next response. In another state, keys may be of another type.
+    fn follow_state(&mut self) -> PyResult<()> {
+        let state = self.reader.next_state();
+        let state =
+            state.map_err(|error| client_exception(&ClientError::Protocol { server: self.server.clone(), error }))?;
+        if let (Some(state), Some(cache)) = (state, &self.cache) {
+            self.tracking = Tracking::On(cache.enter(state));
+            (self.has_changed, self.has_requested_key_type) = (true, false);
+        }
+        Ok(())
+    }
+}
+
+/// Keeps what a response says about the table.
+fn keep(cache: &CacheInState, item: &RequestItem, response: Response<'_>) {
+    match (item, response) {
+        (RequestItem::Get(key), Response::Found(value)) => {
+            cache.insert(std::iter::once((key.as_key(), Some(value))));
+        }
+        (RequestItem::Get(key), Response::NotFound) => cache.insert(std::iter::once((key.as_key(), None))),
+        (RequestItem::Schema, response) if cache.schema().is_none() => {
+            if let Ok(schema) = GetSchema.decode(response) {
+                cache.set_schema(schema.map(Arc::new));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The cache of an asyncio client, whose argument `cache` is its maximum number of bytes.
+#[pyclass(frozen, module = "zero_kv._native")]
+pub(crate) struct ValueCache(Cache);
+
+#[pymethods]
+impl ValueCache {
+    #[new]
+    fn new(cache: usize) -> ValueCache {
+        ValueCache(Cache::new(cache))
+    }
+
+    /// The number of bytes that the entries take.
+    #[getter]
+    fn held_bytes(&self) -> usize {
+        self.0.held_bytes()
     }
 }
 
@@ -210,7 +369,9 @@ impl PendingRequest {
             (ResultKind::Rows(projection), None) => {
                 let row = |row: &Py<PyAny>| row.extract::<Option<Vec<u8>>>(py);
                 let rows = results[1..].iter().map(row).collect::<PyResult<Vec<_>>>()?;
-                match ReceivedRows::new(Arc::new(projection.schema().clone()), rows) {
+                let schema = Arc::new(projection.schema().clone());
+                let projection = Projection::of_all(&schema);
+                match ReceivedRows::new(schema, projection, rows) {
                     Ok(rows) => self.finish(py, "set_result", Bound::new(py, rows)?.into_any()),
                     Err(error) => self.finish(py, "set_exception", error.into_value(py).into_bound(py).into_any()),
                 }
@@ -234,7 +395,7 @@ impl PendingRequest {
 
     /// Sets the future's result or exception, unless the future was canceled.
     fn finish(&self, py: Python<'_>, method: &str, argument: Bound<'_, PyAny>) -> PyResult<()> {
-        let future = self.future.bind(py);
+        let Some(future) = self.future.as_ref().map(|future| future.bind(py)) else { return Ok(()) };
         if !future.call_method0("done")?.is_truthy()? {
             future.call_method1(method, (argument,))?;
         }

@@ -86,7 +86,7 @@ pub(crate) fn changes(names: &[String]) -> PyResult<Vec<Change>> {
     let change = |name: &String| {
         Change::from_name(name).ok_or_else(|| {
             let expected = Change::ALL.map(Change::name).join(", ");
-            PyValueError::new_err(format!("allow has {name:?}, where one of these was expected: {expected}"))
+            PyValueError::new_err(format!("allow has {name:?}, where a list of these was expected: {expected}"))
         })
     };
     names.iter().map(change).collect()
@@ -115,7 +115,7 @@ impl Draft {
     fn publish(&self, raised: &Raised, reporter: &mut Reporter) -> Result<Manifest, PublishError> {
         let canaries = self.canary.as_deref().map(Canary::read_file).transpose()?.unwrap_or_default();
         let (allow, note) = (self.allow.clone(), self.note.clone());
-        let options = CommitOptions { parent: self.parent, canaries, allow, note };
+        let options = CommitOptions { parent: self.parent, canaries, allow, note, ..CommitOptions::default() };
         ShardFile::check_coverage(&self.shards)?;
         let publication = Publication::create(&self.to)?;
         publication.check_parent(self.parent)?;

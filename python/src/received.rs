@@ -34,20 +34,25 @@ pub(crate) fn row_objects(rows: &ProjectedRows) -> PyResult<Vec<Option<TypedRow>
     rows.iter().map(|row| row.map(|row| TypedRow::new(&schema, row.as_bytes())).transpose()).collect()
 }
 
-/// The rows of some keys, which the asyncio client received.
+/// Copies of the rows of some keys, and some of their columns.
 #[pyclass(frozen, module = "zero_kv._native")]
 pub(crate) struct ReceivedRows {
     schema: Arc<Schema>,
+    projection: Projection,
     rows: Vec<Option<Vec<u8>>>,
 }
 
 impl ReceivedRows {
     /// Checks the lengths of the rows, which a server sent.
-    pub(crate) fn new(schema: Arc<Schema>, rows: Vec<Option<Vec<u8>>>) -> PyResult<ReceivedRows> {
+    pub(crate) fn new(
+        schema: Arc<Schema>,
+        projection: Projection,
+        rows: Vec<Option<Vec<u8>>>,
+    ) -> PyResult<ReceivedRows> {
         for row in rows.iter().flatten() {
             TypedRow::new(&schema, row)?;
         }
-        Ok(ReceivedRows { schema, rows })
+        Ok(ReceivedRows { schema, projection, rows })
     }
 
     fn row<'r>(&'r self, bytes: &'r [u8]) -> typed::TypedRow<'r> {
@@ -57,7 +62,7 @@ impl ReceivedRows {
 
 impl ColumnRows for ReceivedRows {
     fn columns(&self) -> &[Column] {
-        self.schema.columns()
+        self.projection.schema().columns()
     }
 
     fn len(&self) -> usize {
@@ -65,8 +70,8 @@ impl ColumnRows for ReceivedRows {
     }
 
     fn fill_matrix<T: MatrixNumber>(&self, fill: T, matrix: &mut [T]) -> Result<usize, TypedLookupError> {
-        let plan = MatrixPlan::new(&self.schema, &Projection::of_all(&self.schema), fill)
-            .expect("the caller checked the types of the columns");
+        let plan =
+            MatrixPlan::new(&self.schema, &self.projection, fill).expect("the caller checked the types of the columns");
         for (row, to) in self.rows.iter().zip(matrix.chunks_exact_mut(plan.width())) {
             match row {
                 Some(row) => plan.copy(&self.row(row), to),
@@ -77,7 +82,7 @@ impl ColumnRows for ReceivedRows {
     }
 
     fn buffers(&self) -> Result<ColumnBuffers, TypedLookupError> {
-        let mut buffers = ColumnBuffers::new(&self.schema, &Projection::of_all(&self.schema));
+        let mut buffers = ColumnBuffers::new(&self.schema, &self.projection);
         for row in &self.rows {
             match row {
                 Some(row) => buffers.push(&self.row(row))?,
@@ -101,7 +106,7 @@ impl ReceivedRows {
         wanted.check()?.call(slf.py(), slf.get())
     }
 
-    /// Returns the rows, with `None` for missing keys.
+    /// Returns the rows with all columns, with `None` for missing keys.
     fn rows(&self) -> PyResult<Vec<Option<TypedRow>>> {
         self.rows.iter().map(|row| row.as_ref().map(|row| TypedRow::new(&self.schema, row)).transpose()).collect()
     }

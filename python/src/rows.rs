@@ -11,9 +11,10 @@ use zero_kv::Lookup;
 use zero_kv::client::KeyRange;
 use zero_kv::{Key, LookupError};
 
-use crate::convert::{key_object, possible_key, row_tuple, type_name};
+use crate::convert::type_name;
 use crate::errors::lookup_exception;
 use crate::table_version::TableVersion;
+use crate::typed_key::{key_object, lookup_key, row_tuple};
 use crate::typed_row::value_object;
 
 /// The maximum number of rows that are converted to Python objects at once.
@@ -93,13 +94,18 @@ impl Rows {
 
     /// Returns the value of a key that the table has.
     fn value_of<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let value = possible_key(key)?.map(|key| self.table.get(key)).transpose().map_err(lookup_exception)?;
+        let key_of = lookup_key(key, self.table.key_type(), false)?;
+        let value = key_of.map(|key| self.table.get(key.as_key())).transpose().map_err(lookup_exception)?;
         value_object(key.py(), self.table.schema_ref(), &value.flatten().unwrap_or_default())
     }
 
     /// Returns whether the range has a key.
     fn has_key(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let Some(key) = possible_key(key)?.filter(|key| key.kind() == self.table.key_kind()) else { return Ok(false) };
+        let Some(key) = lookup_key(key, self.table.key_type(), false)? else { return Ok(false) };
+        let key = key.as_key();
+        if key.kind() != self.table.key_kind() {
+            return Ok(false);
+        }
         let position = self.table.count((End::Unbounded, End::Excluded(key))).map_err(lookup_exception)?;
         let is_in_range = (self.first..self.first + self.count).contains(&position);
         Ok(is_in_range && self.table.contains(key).map_err(lookup_exception)?)
@@ -116,9 +122,9 @@ impl RowPart {
         value: &[u8],
     ) -> PyResult<Bound<'py, PyAny>> {
         Ok(match self {
-            RowPart::Keys => key_object(py, key),
+            RowPart::Keys => key_object(py, table.key_type(), key)?,
             RowPart::Values => value_object(py, table.schema_ref(), value)?,
-            RowPart::Both => row_tuple(py, table.schema_ref(), key, value)?.into_any(),
+            RowPart::Both => row_tuple(py, table.key_type(), table.schema_ref(), key, value)?.into_any(),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Shards that an engine such as Spark bakes in many processes, and commits in one.
 //!
-//! In: the rows of some slots, as the buffers of Arrow arrays. Out: an uploaded file and its entry, which can be sent to
-//! another process. `lib/zero_kv/_shards.py` has the keyword arguments.
+//! In: the rows of some slots, as the buffers of Arrow arrays. Out: an uploaded file and its entry, which can be sent
+//! to another process. `lib/zero_kv/_shards.py` has the keyword arguments.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -12,18 +12,19 @@ use std::time::Instant;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyRange, PyTuple, PyType};
-use zero_kv::bake::{self, Input, Keys, Options, RowPiece, TypedColumns};
+use zero_kv::bake::{self, Input, Options, RowPiece, TypedColumns};
 use zero_kv::counted::counted;
 use zero_kv::publish::{self, BakedShard, Canary, CommitOptions, Publication, PublishError};
 use zero_kv::slots::SlotRange;
 
-use crate::arguments::{duplicates, unknown_value};
+use crate::arguments::duplicates;
 use crate::arrow_rows::ArrowRows;
 use crate::bake::DeclaredColumns;
 use crate::cells::columns_from;
 use crate::errors::publish_exception;
 use crate::publishing::{Generation, changes, committed};
 use crate::raised::{Raised, SIGNALS_EVERY};
+use crate::typed_key::parsed_key_type;
 use crate::watched::run_watched;
 
 /// An uploaded shard, which `write_shard` returns and `commit` publishes. Entries can be pickled and compared.
@@ -63,9 +64,9 @@ impl Entry {
         &self.0.digest
     }
 
-    /// The kind of the keys: `"u64"` or `"bytes"`.
+    /// The type of the keys, such as `"u64"`, `"ip"`, or, for keys of two parts, `"bytes,date"`.
     #[getter]
-    fn key_kind(&self) -> &str {
+    fn key_type(&self) -> &str {
         &self.0.key_kind
     }
 
@@ -140,11 +141,8 @@ pub(crate) fn upload_shard(
     let (duplicates_name, memory_bytes, threads) = options;
     let raised = Raised::default();
     let mut options = Options::default();
-    options.keys = match keys {
-        "u64" => Keys::U64,
-        "bytes" => Keys::Bytes,
-        _ => return Err(unknown_value("keys", keys, "\"u64\" or \"bytes\"")),
-    };
+    let key_type = parsed_key_type(keys)?;
+    options.keys = key_type.into();
     options.duplicates = duplicates(&duplicates_name)?;
     (options.memory_bytes, options.threads, options.temp_dir) = (memory_bytes, threads, temp_dir);
     options.cancel = raised.cancel.clone();
@@ -154,7 +152,7 @@ pub(crate) fn upload_shard(
         (options.typed, options.key) = (Some(columns), key_name.map(bake::Column::Name));
     }
     let columns = options.typed.as_ref().map(|typed| &typed.types[..]);
-    let rows = ArrowRows::new(batches.clone().unbind(), columns, has_numbers)?;
+    let rows = ArrowRows::new(batches.clone().unbind(), columns, key_type, has_numbers)?;
     let slots = SlotRange { first_slot: slots.0, last_slot: slots.1 };
     // The URL is checked before the first row is read.
     let publication = py.detach(|| Publication::create(to)).map_err(|error| publish_exception(&error))?;
@@ -207,7 +205,7 @@ pub(crate) fn commit_entries(
     let raised = Raised::default();
     let manifest = run_watched(py, &raised, None, |_| {
         let canaries = canary.as_deref().map(Canary::read_file).transpose()?.unwrap_or_default();
-        let options = CommitOptions { parent, canaries, allow, note };
+        let options = CommitOptions { parent, canaries, allow, note, ..CommitOptions::default() };
         Publication::create(to)?.commit_shards(entries, &empty, &options, &raised.cancel)
     });
     committed(py, &raised, manifest?)

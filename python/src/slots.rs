@@ -4,47 +4,51 @@
 //! ranges of slots.
 
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 use zero_kv::Key;
 use zero_kv::bake::{SHARDS_MAX, SlotLens, parse_types};
-use zero_kv::slots::{SlotRange, slot_of};
+use zero_kv::slots::{SlotRange, slot_of_typed};
 use zero_kv::typed::Column;
 
-use crate::arrays::arrow_keys;
 use crate::arrow_rows::ArrowRows;
 use crate::cells::columns_from;
 use crate::errors::bake_exception;
 use crate::key_batch::KeyBatch;
+use crate::key_columns::{KeyColumn, bound_keys, possible_keys};
 use crate::many::detached;
+use crate::typed_key::parsed_key_type;
 use crate::view::Memory;
 
-/// Returns the slots of keys as 16-bit numbers. The keys are `objects`, or the elements of an Arrow array without nulls:
-/// see `arrow_keys`.
+/// Returns the slots of keys of a type as 16-bit numbers. The keys are `objects`, or a `column`: the elements of an Arrow
+/// array without nulls, as `key_column` of `_keys.py` returns them.
 #[pyfunction]
-#[pyo3(signature = (objects, numbers, offsets, data))]
+#[pyo3(signature = (objects, column, key_type))]
 pub(crate) fn fill_slots<'py>(
     py: Python<'py>,
     objects: Option<&Bound<'py, PyAny>>,
-    numbers: Option<Bound<'py, PyAny>>,
-    offsets: Option<Bound<'py, PyAny>>,
-    data: Option<Bound<'py, PyAny>>,
+    column: Option<KeyColumn<'py>>,
+    key_type: &str,
 ) -> PyResult<Memory> {
-    let keys = match objects {
-        Some(objects) => KeyBatch::from_object(objects)?,
-        None => arrow_keys(py, numbers, offsets, data)?,
+    let key_type = parsed_key_type(key_type)?;
+    let keys = match (objects, column) {
+        (Some(objects), _) if key_type.is_plain() => bound_keys(objects, key_type)?,
+        (Some(objects), _) => possible_keys(objects, key_type, true)?.batch,
+        (None, Some(column)) => column.keys(py, key_type, true)?.batch,
+        (None, None) => return Err(PyTypeError::new_err("objects or a column were expected")),
     };
     let slices = keys.slices()?;
+    let bytes_of = |keys: &mut dyn Iterator<Item = Key<'_>>| -> Vec<u8> {
+        keys.flat_map(|key| slot_of_typed(key_type, key).to_ne_bytes()).collect()
+    };
     let slots = match &keys {
-        KeyBatch::Numbers(numbers) => detached(py, keys.len(), || bytes_of(numbers.iter().map(|key| Key::U64(*key)))),
-        _ => detached(py, keys.len(), || bytes_of(slices.iter().map(|key| Key::Bytes(key)))),
+        KeyBatch::Numbers(numbers) => {
+            detached(py, keys.len(), || bytes_of(&mut numbers.iter().map(|key| Key::U64(*key))))
+        }
+        _ => detached(py, keys.len(), || bytes_of(&mut slices.iter().map(|key| Key::Bytes(key)))),
     };
     Ok(Memory::from_bytes(slots))
-}
-
-fn bytes_of<'k>(keys: impl Iterator<Item = Key<'k>>) -> Vec<u8> {
-    keys.flat_map(|key| slot_of(key).to_ne_bytes()).collect()
 }
 
 /// Returns the first and the last slot of each of `count` shards with equal numbers of slots.
@@ -62,12 +66,14 @@ pub(crate) fn divide_slots(count: u64) -> PyResult<Vec<(u16, u16)>> {
 pub(crate) fn measure_slots(
     py: Python<'_>,
     batches: &Bound<'_, PyIterator>,
+    keys: &str,
     has_numbers: bool,
     columns: Option<Vec<(String, String)>>,
 ) -> PyResult<Memory> {
     let columns = columns.map(columns_from).transpose()?;
     let mut lens = SlotLens::default();
-    ArrowRows::new(batches.clone().unbind(), columns.as_deref(), has_numbers)?.measure(py, &mut lens)?;
+    ArrowRows::new(batches.clone().unbind(), columns.as_deref(), parsed_key_type(keys)?, has_numbers)?
+        .measure(py, &mut lens)?;
     Ok(Memory::from_bytes(lens.as_slice().iter().flat_map(|len_bytes| len_bytes.to_ne_bytes()).collect()))
 }
 

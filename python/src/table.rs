@@ -14,11 +14,12 @@ use zero_kv::store::{self, OpenOptions, Verify};
 use zero_kv::{LookupError, MappedStore, Store, StoreError};
 
 use crate::arguments::{table_memory, unknown_value};
-use crate::convert::{kind_name, missing_key};
+use crate::convert::missing_key;
 use crate::errors::{lookup_exception, store_exception};
 use crate::local_table::{FixedTable, LocalTable};
 use crate::lookup_table::{Arguments, LookupTable};
 use crate::table_version::TableVersion;
+use crate::typed_key::lookup_key;
 use crate::view::Memory;
 
 /// A table in the memory of this process: of a file, and, as a `Direct` or `Published`, the newest one of a server
@@ -97,7 +98,8 @@ impl Table {
     fn view<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyMemoryView>> {
         let (py, table) = (key.py(), slf.as_super().get());
         let version = table.table().version(py)?;
-        let value = match table.possible_key(key)?.map(|key| Memory::from_value(version, key)) {
+        let asked = lookup_key(key, version.key_type(), table.is_strict)?;
+        let value = match asked.map(|key| Memory::from_value(version, key.as_key())) {
             Some(Err(LookupError::KeyKind { .. })) if !table.is_strict => None,
             found => found.transpose().map_err(lookup_exception)?.flatten(),
         };
@@ -110,12 +112,6 @@ impl Table {
         let table = slf.as_super().get();
         let fixed = FixedTable::new(table.table().version(slf.py())?, table.table().path());
         Bound::new(slf.py(), table_in(LocalTable::Fixed(fixed), table.is_strict, Arguments::Impossible(SNAPSHOT)))
-    }
-
-    /// The kind of the keys.
-    #[getter]
-    fn key_kind(slf: &Bound<'_, Self>) -> PyResult<&'static str> {
-        Ok(kind_name(slf.as_super().get().table().version(slf.py())?.key_kind()))
     }
 
     /// The table's XXH3-128 digest. It detects accidental changes of the file, but not deliberate changes.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import pathlib
 import sys
@@ -10,7 +11,7 @@ import pytest
 sys.path.insert(0, os.path.dirname(__file__))
 
 import zero_kv
-from support import Server, serving
+from support import LOOPS, Server, serving
 
 ROWS = {key: f"value of {key}".encode() for key in range(0, 4000, 2)}
 
@@ -26,3 +27,9 @@ def numbers(tmp_path: pathlib.Path) -> pathlib.Path:
 def server(numbers: pathlib.Path) -> Iterator[Server]:
     with serving(numbers) as server:
         yield server
+
+
+@pytest.fixture(params=LOOPS)
+def each_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the test with each event loop, which replaces that of `asyncio.run`."""
+    monkeypatch.setattr(asyncio, "run", LOOPS[request.param])

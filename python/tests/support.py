@@ -8,18 +8,31 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
+
+import anyio
+import uvloop
 
 import zero_kv
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = pathlib.Path(os.environ.get("ZERO_KV_BIN", HERE.parents[1] / "target" / "debug"))
+
+
+# Event loops that run the calls of asyncio clients.
+LOOPS: dict[str, Callable[[Coroutine[Any, Any, Any]], Any]] = {
+    "asyncio": asyncio.run,
+    "uvloop": uvloop.run,
+    "anyio": lambda calls: anyio.run(lambda: calls, backend="asyncio"),
+    "anyio on uvloop": lambda calls: anyio.run(lambda: calls, backend="asyncio", backend_options={"use_uvloop": True}),
+}
 
 
 def check_facts(info: zero_kv.ServerInfo) -> None:
@@ -140,6 +153,14 @@ def text_rows(rng: random.Random, count: int) -> dict[bytes, bytes]:
     return {key: rng.randbytes(rng.randrange(41)) for key in keys}
 
 
+def bake_text(path: pathlib.Path, rows: str, *arguments: str) -> pathlib.Path:
+    """Bake CSV with the program, which has options that the package lacks. Return the path."""
+    text = path.with_suffix(".csv")
+    text.write_text(rows)
+    subprocess.run([PROGRAMS / "baker", "--quiet", *arguments, "-o", path, text], check=True, capture_output=True)
+    return path
+
+
 class BlockingCalls:
     """The methods of an asyncio client, as methods that block. `connect` returns the client."""
 
@@ -178,8 +199,12 @@ class Cluster:
         self.folder = file.parent
         self.topology_file = self.folder / "topology.json"
         shard_folder = self.folder / "shards"
-        merge = [PROGRAMS / "baker", "merge", file, "--quiet", "--shards", str(shards), "-o", shard_folder]
-        subprocess.run(merge, check=True)
+        if shards == 1:
+            shard_folder.mkdir()
+            shutil.copy(file, shard_folder / "0-16383.db")
+        else:
+            merge = [PROGRAMS / "baker", "merge", file, "--quiet", "--shards", str(shards), "-o", shard_folder]
+            subprocess.run(merge, check=True)
         self.files = sorted(shard_folder.glob("*.db"), key=lambda file: int(file.stem.split("-")[0]))
         assert len(self.files) == shards
         self.nodes: list[dict[str, Any]] = []
@@ -243,6 +268,7 @@ class HostileNode:
     """
 
     TOPOLOGY = 15
+    KEY_TYPE = 17
     MOVED = (6, b"")
 
     def __init__(self, answer: Callable[[int, int], tuple[int, bytes] | None]) -> None:
@@ -273,6 +299,19 @@ class HostileNode:
 
     def close(self) -> None:
         self._listener.close()
+
+
+@contextlib.contextmanager
+def started(command: list[Any], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """Start a process whose output is text, and wait for its end. If the block fails, the process is killed: nothing else
+    would end it.
+    """
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 def topology_of(*nodes: dict[str, Any]) -> bytes:

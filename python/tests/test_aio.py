@@ -1,8 +1,11 @@
-"""Promises of `AsyncClient`, with a real server."""
+"""Promises of `AsyncClient`, with a real server, on each event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
+import itertools
 import os
 import pickle
 import pathlib
@@ -11,13 +14,16 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import anyio
 import pytest
 
 import zero_kv
+import zero_kv._connection
 from conftest import ROWS
 from support import Server, seeded, serving
 
 Test = Callable[..., None]
+pytestmark = pytest.mark.usefixtures("each_loop")
 
 
 def with_asyncio(test: Callable[..., Coroutine[Any, Any, None]]) -> Test:
@@ -106,9 +112,11 @@ async def test_a_peer_that_is_not_a_server_is_a_protocol_error(tmp_path: pathlib
 @with_asyncio
 async def test_calls_survive_a_restart_of_the_server(server: Server) -> None:
     async with zero_kv.AsyncClient(server.path, reconnect_timeout=30) as client:
-        for how in (signal.SIGKILL, signal.SIGTERM) * 3:
+        for how, notices_end in itertools.product((signal.SIGKILL, signal.SIGTERM), (False, True)):
             assert await client.get(2) == ROWS[2]
             server.stop(how)
+            while notices_end and client._connection.is_open:
+                await asyncio.sleep(0)
             starting = threading.Thread(target=server.start)
             starting.start()
             values = await asyncio.gather(*(client.get(key) for key in range(100)), client.get_many([4, 5]))
@@ -155,7 +163,11 @@ async def test_repeated_requests_of_a_call_have_one_time_limit(tmp_path: pathlib
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer Floor from a table that was just replaced: Generation, Schema (none), Floor (no row), and Generation."""
         nonlocal generation
-        while await reader.read(4 * 16):
+        while requests := await reader.read(4 * 16):
+            if len(requests) == 16:
+                # The first request asks for the type of the keys.
+                writer.write(bytes(7) + b"\x03u64")
+                continue
             await asyncio.sleep(0.2)
             generation += 2
             found, missing = bytes(7) + b"\x08", b"\0\0\0\1" + bytes(4)
@@ -184,7 +196,9 @@ def test_each_event_loop_and_child_process_has_its_own_connection(server: Server
         child = os.fork()
         if child == 0:
             asyncio.events._set_running_loop(None)
-            os._exit(0 if asyncio.run(client.get(4)) == ROWS[4] else 1)
+            # In an empty context, anyio does not know of the loop of the parent.
+            value = contextvars.Context().run(asyncio.run, client.get(4))
+            os._exit(0 if value == ROWS[4] else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert await client.get(6) == ROWS[6]
 
@@ -209,3 +223,89 @@ async def test_long_values_are_complete(tmp_path: pathlib.Path) -> None:
     with serving(tmp_path / "table.db") as server:
         async with zero_kv.AsyncClient(server.path) as client:
             assert await client.get_many(list(rows) * 3) == list(rows.values()) * 3
+
+
+@with_asyncio
+async def test_blocking_clients_work_in_threads_beside_an_event_loop(server: Server) -> None:
+    with zero_kv.Client(server.path) as client, zero_kv.Direct(server.path) as direct:
+        async with zero_kv.AsyncClient(server.path) as other:
+            calls = [asyncio.to_thread(client.get, key) for key in range(50)]
+            calls += [asyncio.to_thread(direct.get, key) for key in range(50)]
+            found = await asyncio.gather(*calls, *(other.get(key) for key in range(50)))
+    assert found == [ROWS.get(key) for key in range(50)] * 3
+
+
+class FailingPipeline:
+    """A pipeline of which one method raises an exception."""
+
+    name = ""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._held = Pipeline(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != self.name:
+            return getattr(self._held, name)
+
+        def fail(*_: Any) -> None:
+            raise ZeroDivisionError(name)
+
+        return fail
+
+
+Pipeline = zero_kv._connection.Pipeline
+
+
+@pytest.mark.parametrize("name", ["take_unsent", "received", "closed"])
+def test_an_exception_in_a_callback_of_the_event_loop_ends_all_calls_at_once(
+    name: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FailingPipeline, "name", name)
+    monkeypatch.setattr(zero_kv._connection, "Pipeline", FailingPipeline)
+
+    async def ask() -> None:
+        async with zero_kv.AsyncClient(server.path, timeout=None) as client:
+            paused = server.paused() if name == "closed" else contextlib.nullcontext()
+            with paused:
+                calls = [asyncio.create_task(client.get(key)) for key in range(9)]
+                if name == "closed":
+                    connection = await client._open_connection(0.0)
+                    await asyncio.sleep(0)
+                    assert connection._transport is not None
+                    connection._transport.abort()
+                answers = await asyncio.gather(*calls, return_exceptions=True)
+            assert [repr(answer) for answer in answers] == [f"ZeroDivisionError('{name}')"] * 9
+            # The next call opens another connection.
+            monkeypatch.setattr(FailingPipeline, "name", "")
+            assert await client.get(2) == ROWS[2]
+
+    asyncio.run(ask())
+
+
+@with_asyncio
+async def test_cancel_scopes_of_anyio_end_calls(server: Server) -> None:
+    async with zero_kv.AsyncClient(server.path) as client:
+        assert await client.get(2) == ROWS[2]
+        with server.paused():
+            with anyio.move_on_after(0.05) as scope:
+                await client.get(4)
+            assert scope.cancelled_caught
+            with pytest.raises(TimeoutError) as raised:
+                with anyio.fail_after(0.05):
+                    await client.get(4)
+            assert not isinstance(raised.value, zero_kv.Error)
+        assert await client.get(6) == ROWS[6]
+
+
+@pytest.mark.parametrize("timeout", [None, 1.0])
+def test_an_event_loop_of_trio_is_rejected(server: Server, timeout: float | None) -> None:
+    pytest.importorskip("trio")
+    clients = (zero_kv.AsyncClient(server.path, timeout=timeout), zero_kv.AsyncClusterClient([server.path], timeout=timeout))
+
+    async def ask() -> None:
+        for client in clients:
+            for call in (client.get(1), client.get_many([1]), client.columns([1]), client.floor(1), client.count()):
+                with pytest.raises(RuntimeError, match="no event loop of asyncio is running, .* anyio.run with the backend asyncio"):
+                    await call
+
+    anyio.run(ask, backend="trio")

@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 import zero_kv
-from support import PROGRAMS, lets_other_threads_run, number_rows, seeded, text_rows
+from support import PROGRAMS, lets_other_threads_run, number_rows, seeded, started, text_rows
 
 
 @pytest.mark.parametrize("rows_of", [number_rows, text_rows])
@@ -25,7 +25,7 @@ def test_any_bytes_are_read_back_unchanged(rows_of: Any, tmp_path: pathlib.Path)
     assert report.values_len_bytes == sum(map(len, rows.values()))
     table = zero_kv.open(tmp_path / "table.db")
     assert dict(table.items()) == rows
-    assert (report.digest, report.key_kind) == (table.digest, table.key_kind)
+    assert (report.digest, report.key_type) == (table.digest, table.key_type)
     assert report.file_len_bytes == (tmp_path / "table.db").stat().st_size
 
 
@@ -79,7 +79,7 @@ def test_rows_of_a_numpy_array_are_stored_as_their_bytes(tmp_path: pathlib.Path)
     ("row", "kind", "message"),
     [
         ((7.5, b""), TypeError, "the key is of type float, where int, bytes or str was expected"),
-        (("7", b""), zero_kv.KeyKind, "the key is of kind bytes, where unsigned 64-bit numbers were expected"),
+        (("7", b""), zero_kv.KeyKind, "the key is of kind bytes, where u64 were expected"),
         ((-7, b""), OverflowError, "the key is -7, where 0 to"),
         ((7, "\ud800"), zero_kv.BakeFailed, "'utf-8' codec can't encode character"),
         ((7, 7), TypeError, "the value is of type int, where bytes, str or"),
@@ -148,7 +148,7 @@ def test_ambiguous_columns_must_be_named(tmp_path: pathlib.Path) -> None:
             zero_kv.bake(frame, tmp_path / "table.db", **options)
     with pytest.raises(TypeError, match="key and value name columns, which an object of type dict does not have"):
         zero_kv.bake({1: b""}, tmp_path / "table.db", key="a")
-    with pytest.raises(TypeError, match="rows are a path"):
+    with pytest.raises(TypeError, match="rows are the path"):
         zero_kv.bake("table.csv", tmp_path / "table.db")
     with pytest.raises(FileNotFoundError):
         zero_kv.bake({1: b""}, tmp_path / "no" / "table.db")
@@ -174,7 +174,7 @@ except KeyboardInterrupt:
     print("stopped")
 """
     command = [sys.executable, "-c", script, tmp_path / "table.db"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with started(command) as process:
         assert process.stdout is not None and process.stdout.readline() == "begun\n"
         process.send_signal(signal.SIGINT)
         assert process.stdout.read() == "stopped\n"
@@ -187,7 +187,7 @@ def test_a_table_that_looks_like_a_failed_export_does_not_replace_a_good_one(tmp
     zero_kv.bake(rows, path)
     for bad, allowed, option in [
         ({}, {"allow_empty": True}, "allow_empty"),
-        ({"key": b"value"}, {"allow_key_kind_change": True}, "allow_key_kind_change"),
+        ({"key": b"value"}, {"allow_key_type_change": True}, "allow_key_type_change"),
         ({1: b"value"}, {"max_shrink_percent": 90}, "max_shrink_percent"),
         ({1: b"value"}, {"min_rows": 1}, "min_rows"),
     ]:
@@ -198,4 +198,21 @@ def test_a_table_that_looks_like_a_failed_export_does_not_replace_a_good_one(tmp
         assert len(zero_kv.open(path)) == len(rows)
         zero_kv.bake(bad, path, **allowed)
         assert len(zero_kv.open(path)) == len(bad)
-        zero_kv.bake(rows, path, allow_key_kind_change=True)
+        zero_kv.bake(rows, path, allow_key_type_change=True)
+
+
+def test_a_compact_table_has_the_same_rows_in_a_smaller_file(tmp_path: pathlib.Path) -> None:
+    rows, paths = number_rows(seeded("compact"), 5000), [tmp_path / f"{layout}.db" for layout in ("fast", "compact")]
+    for path in paths:
+        zero_kv.bake(rows, path, layout=path.stem)
+    fast, compact = map(zero_kv.open, paths)
+    assert dict(compact.items()) == dict(fast.items()) == rows
+    keys = [*list(rows)[:300], 0, 2**64 - 1]
+    assert compact.get_many(keys) == fast.get_many(keys)
+    assert [compact.floor(key) for key in keys] == [fast.floor(key) for key in keys]
+    assert paths[1].stat().st_size + 20 * len(rows) < paths[0].stat().st_size
+    assert zero_kv.bake({}, tmp_path / "both.db", base=paths[1], layout="fast").rows == len(rows)
+    with pytest.raises(zero_kv.BakeFailed, match="keys are bytes, where the compact layout requires numbers.*layout"):
+        zero_kv.bake({b"key": b""}, tmp_path / "table.db", layout="compact")
+    with pytest.raises(ValueError, match='layout is "small", where "fast" or "compact" was expected'):
+        zero_kv.bake(rows, tmp_path / "table.db", layout="small")

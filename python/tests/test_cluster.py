@@ -234,6 +234,17 @@ def test_a_child_process_has_its_own_threads_and_connections(cluster: Cluster) -
     asyncio.run(client.close())
 
 
+@pytest.mark.usefixtures("each_loop")
+def test_an_asyncio_client_runs_on_each_event_loop(cluster: Cluster) -> None:
+    async def ask() -> None:
+        async with zero_kv.AsyncClusterClient(cluster.addresses()) as client:
+            assert await asyncio.gather(*(client.get(key) for key in range(100))) == [b"%d" % key for key in range(100)]
+            assert await client.get_many([3, 4]) == [b"3", b"4"] and await client.floor(5) == (5, b"5")
+            assert [key async for key in client.range(10, 20)] == [(key, b"%d" % key) for key in range(10, 20)]
+
+    asyncio.run(ask())
+
+
 def test_an_asyncio_client_can_be_pickled(cluster: Cluster) -> None:
     client = zero_kv.AsyncClusterClient(cluster.addresses(), timeout=7)
     assert asyncio.run(client.get(1)) == b"1"
@@ -348,7 +359,7 @@ VALID_NODE = {"id": "a", "host": "127.0.0.1", "port": 1, "role": "primary", "slo
     ],
 )
 def test_an_invalid_topology_is_a_protocol_error(kind: str, topology: bytes, expected: str) -> None:
-    node = HostileNode(lambda _, __: (0, topology))
+    node = HostileNode(lambda _, op: (0, b"u64" if op == HostileNode.KEY_TYPE else topology))
     with pytest.raises(zero_kv.ProtocolError, match=re.escape(expected)) as raised:
         if kind == "blocking":
             zero_kv.ClusterClient(node.address)
@@ -362,6 +373,8 @@ def test_nodes_that_redirect_to_each_other_end_a_call_after_its_attempts() -> No
     ports: list[int] = []
 
     def answer(this: int, op: int) -> tuple[int, bytes]:
+        if op == HostileNode.KEY_TYPE:
+            return 0, b"u64"
         if op != HostileNode.TOPOLOGY:
             return HostileNode.MOVED
         other = next(port for port in ports if port != this)

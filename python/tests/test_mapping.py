@@ -88,7 +88,7 @@ def test_a_strict_table_raises_typed_errors(kind: str, server: Server) -> None:
                     look_up(key)
         with pytest.raises(zero_kv.KeyKind, match="key 1 is of another kind"):
             table.get_many([2, b"3"])
-        with pytest.raises(ValueError):
+        with pytest.raises(OverflowError, match="key 0 is -1"):
             table.get_many(pyarrow.array([-1]))
 
 

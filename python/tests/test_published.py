@@ -27,7 +27,7 @@ class Publisher:
 
     def publish(self, rows: object, canary: pathlib.Path | None = None) -> zero_kv.Generation:
         zero_kv.bake(rows, self._file)
-        return zero_kv.publish(self._file, self.url, canary=canary, allow=["empty", "shrink", "key-kind", "schema"])
+        return zero_kv.publish(self._file, self.url, canary=canary, allow=["empty", "shrink", "key-type", "schema"])
 
 
 @pytest.fixture
@@ -78,10 +78,12 @@ def test_columns_come_from_the_current_generation(publisher: Publisher, cache: p
     numpy = pytest.importorskip("numpy")
     with zero_kv.Published(publisher.url, cache=cache) as table:
         zero_kv.bake({7: {"price": 2.5}}, publisher.folder.parent / "typed.db", types={"price": "f32"})
-        with pytest.raises(zero_kv.PublishFailed, match="differs from generation 1: it has 1 row, expected more than"):
+        with pytest.raises(zero_kv.PublishFailed, match="differs from generation 1: it has 1 row, expected at least"):
             zero_kv.publish(publisher.folder.parent / "typed.db", publisher.url)
-        with pytest.raises(ValueError, match='allow has "all", where one of these was expected: empty, shrink'):
+        with pytest.raises(ValueError, match='allow has "all", where a list of these was expected: empty, shrink'):
             zero_kv.publish(publisher.folder.parent / "typed.db", publisher.url, allow=["all"])
+        with pytest.raises(ValueError, match='allow has "all", where a list of these was expected: empty, shrink'):
+            zero_kv.publish(publisher.folder.parent / "typed.db", publisher.url, allow="all")
         zero_kv.publish(publisher.folder.parent / "typed.db", publisher.url, allow=["shrink", "schema"])
         assert table.schema() is None and table.refresh()
         assert (table.columns([7], ["price"]) == numpy.array([[2.5]], "f4")).all()

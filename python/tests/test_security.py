@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import uvloop
 
 import zero_kv
 from conftest import ROWS
@@ -61,15 +62,20 @@ def get_blocking(address: str, key: int, **options: Any) -> Any:
         return client.get(key)
 
 
+async def get_async(address: str, key: int, **options: Any) -> Any:
+    async with zero_kv.AsyncClient(address, **options) as client:
+        return await client.get(key)
+
+
 def get_asyncio(address: str, key: int, **options: Any) -> Any:
-    async def get() -> Any:
-        async with zero_kv.AsyncClient(address, **options) as client:
-            return await client.get(key)
-
-    return asyncio.run(get())
+    return asyncio.run(get_async(address, key, **options))
 
 
-@pytest.fixture(params=[get_blocking, get_asyncio])
+def get_uvloop(address: str, key: int, **options: Any) -> Any:
+    return uvloop.run(get_async(address, key, **options))
+
+
+@pytest.fixture(params=[get_blocking, get_asyncio, get_uvloop])
 def get(request: pytest.FixtureRequest) -> Callable[..., Any]:
     function: Callable[..., Any] = request.param
     return function

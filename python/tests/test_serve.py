@@ -14,7 +14,7 @@ import pytest
 
 import zero_kv
 from conftest import ROWS
-from support import PROGRAMS, wait_until
+from support import PROGRAMS, started, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ print(server.pid, server.address, flush=True)
 {ends[end]}
 """
     command = [sys.executable, "-c", script, numbers]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with started(command, stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
         pid, address = process.stdout.readline().split()
         if end == "kill -9":

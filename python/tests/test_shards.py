@@ -76,14 +76,14 @@ def test_slots_of_arrays_are_arrays() -> None:
 
 
 def test_slots_reject_other_keys() -> None:
-    with pytest.raises(ValueError, match="-1"):
+    with pytest.raises(OverflowError, match="key 0 is -1"):
         zero_kv.slots(pyarrow.array([-1]))
     with pytest.raises(ValueError, match="Failed to parse string: 'x'"):
         zero_kv.slots(pyarrow.array(["x"]), kind="u64")
-    with pytest.raises(TypeError, match="Arrow type double, where integers, text, or bytes were expected"):
+    with pytest.raises(TypeError, match="Arrow type double, where integers, dates, timestamps, text, or bytes were expected"):
         zero_kv.slots(pyarrow.array([1.5]))
-    with pytest.raises(ValueError, match="'i64', where one of 'auto', 'u64', 'bytes' was expected"):
-        zero_kv.slots([1], kind="i64")
+    with pytest.raises(ValueError, match='the key type: found "zz", expected u64, i64'):
+        zero_kv.slots([1], kind="zz")
 
 
 def test_other_threads_run_while_slots_are_computed() -> None:
@@ -118,7 +118,7 @@ def test_entries_can_be_sent_to_other_processes(url: str) -> None:
     copies = [pickle.loads(pickle.dumps(entry)), zero_kv.Entry.from_json(entry.to_json())]
     copies.append(zero_kv.Entry.from_dict(json.loads(json.dumps(entry.to_dict()))))
     assert all(copy == entry and hash(copy) == hash(entry) and copy.slots == ALL for copy in copies)
-    assert (entry.rows, entry.key_kind, entry.schema, entry.key_name) == (10, "u64", [], "")
+    assert (entry.rows, entry.key_type, entry.schema, entry.key_name) == (10, "u64", [], "")
     assert objects(url, "data") == [entry.object.removeprefix("data/")]
     for text in ("", "{}", "[1]", entry.to_json()[:-9]):
         with pytest.raises(ValueError, match="expected the JSON of an entry"):
@@ -185,11 +185,42 @@ def test_typed_shards_have_the_bytes_of_a_bake(tmp_path: pathlib.Path, url: str)
     assert zero_kv.write_shard(narrow, ALL, url, types={"list": "list(f32,2)"}).schema == ["list:list(f32,2)"]
 
 
+def test_keys_of_several_columns_have_the_bytes_of_a_bake(tmp_path: pathlib.Path, url: str) -> None:
+    rng = seeded("shards of parts")
+    words = ["", ",", "\\", "a,b\\", "ä", "DE", "x" * 300]
+    keys = {(rng.choice(words), rng.randrange(-3, 3), datetime.date(2026, 1, rng.randrange(1, 30))) for _ in range(200)}
+    rows = [{"word": word, "n": n, "day": day, "price": n / 4} for word, n, day in keys]
+    table = pyarrow.Table.from_pylist(rows)
+    parts = ["word", "n", "day"]
+    keys_of_bake = "bytes,i64,date"
+    for blob in (False, True):
+        columns = {"value": "word"} if blob else {"columns": ["price"], "types": {"price": "f32"}}
+        entry = zero_kv.write_shard(table, ALL, f"{url}/{blob}", key=parts, keys=keys_of_bake, **columns)
+        zero_kv.commit([entry], f"{url}/{blob}")
+        columns = {"value": "word"} if blob else {"value": ["price"], "types": {"price": "f32"}}
+        zero_kv.bake(table, tmp_path / "direct.db", key=parts, keys=keys_of_bake, **columns)
+        with zero_kv.Published(f"{url}/{blob}", cache=tmp_path / f"cache {blob}") as found, zero_kv.open(tmp_path / "direct.db") as direct:
+            assert list(found.items()) == list(direct.items()) and found.digest == direct.digest
+    binary = table.set_column(0, "word", table.column("word").cast(pyarrow.binary()))
+    entry = zero_kv.write_shard(binary.slice(0, 5), ALL, url, key=parts, keys="bytes,i64,date", value="word")
+    assert entry.rows == 5
+    auto = zero_kv.write_shard(table, ALL, url, key=["word", "day", "n"], columns=["price"], types={"price": "f32"}, keys="bytes,date,i64")
+    assert auto.key_type == "bytes,date,i64"
+    for key, keys_of_parts, message in [
+        (["word", "zz"], "auto", "key is 'zz', where one of the columns was expected"),
+        (["word", "word"], "auto", "a list of different names was expected"),
+        (["word", "day"], "bytes,date,i64", "a type for each column of the key was expected"),
+        (["word", "n"], "auto", "is not a number from 0"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            zero_kv.write_shard(table, ALL, url, key=key, keys=keys_of_parts, value="word")
+
+
 def test_a_shard_without_rows_needs_types(url: str) -> None:
     empty: list[Any] = []
     with pytest.raises(ValueError, match="pass keys, and value or types"):
         zero_kv.write_shard(empty, LOW, url)
-    assert zero_kv.write_shard(empty, LOW, url, keys="bytes", value="v").key_kind == "bytes"
+    assert zero_kv.write_shard(empty, LOW, url, keys="bytes", value="v").key_type == "bytes"
     typed = zero_kv.write_shard(empty, LOW, url, key="id", keys="u64", types={"price": "f32"})
     assert (typed.rows, typed.schema, typed.key_name) == (0, ["price:f32"], "id")
     high = zero_kv.write_shard(number_table(range(10)), ALL, url, columns=["v"])
@@ -207,11 +238,11 @@ def test_a_shard_without_rows_needs_types(url: str) -> None:
         ({"value": "null"}, zero_kv.BakeFailed, "rows:2: the value is null"),
         ({"key": "null", "value": "v"}, zero_kv.BakeFailed, "rows:2: the key is null"),
         ({"key": "v", "value": "v", "keys": "u64"}, zero_kv.BakeFailed, 'rows:1: the key is "one"'),
-        ({"key": "x", "value": "v"}, TypeError, "Arrow type double, where integers, text, or bytes were expected"),
+        ({"key": "x", "value": "v"}, TypeError, "Arrow type double, where integers, dates, timestamps, text, or bytes were expected"),
         ({"columns": ["n"], "types": {"n": "i8"}}, zero_kv.BakeFailed, "column 'n' is i8: Integer value 1000 not in"),
         ({"columns": ["v"], "types": {"v": "zz"}}, ValueError, '"zz" is not a type'),
         ({"columns": ["null"], "types": {"null": "text"}}, zero_kv.BakeFailed, 'rows:2: column "null" is null'),
-        ({"value": "v", "keys": "zz"}, ValueError, "the kind of keys is 'zz'"),
+        ({"value": "v", "keys": "zz"}, ValueError, 'the key type: found "zz", expected u64, i64'),
         ({"value": "v", "duplicates": "zz"}, ValueError, 'duplicates is "zz"'),
         ({"value": "v", "memory_bytes": 5}, ValueError, "memory"),
         ({"value": "v", "temp_dir": "/missing"}, FileNotFoundError, "/missing"),

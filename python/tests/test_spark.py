@@ -13,6 +13,7 @@ import pytest
 
 from spark_support import FailsAlways, FailsFirst, session  # isort: skip
 
+import pandas
 import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -88,7 +89,7 @@ def test_a_dataframe_without_rows_is_a_table(spark: SparkSession, tmp_path: path
     empty = spark.createDataFrame([], "id bigint, price float, name string")
     assert zero_kv.spark.write(empty, url, "id", shards=4).rows == 0
     with zero_kv.Published(url, cache=tmp_path / "cache") as table:
-        assert (len(table), table.key_kind, dict(table.schema() or {})) == (0, "u64", {"price": "f32?", "name": "text?"})
+        assert (len(table), table.key_type, dict(table.schema() or {})) == (0, "u64", {"price": "f32?", "name": "text?"})
     assert zero_kv.spark.read(spark, url).collect() == []
     # Most of the shards have no rows.
     one = spark.createDataFrame([(42, 0.5, "x")], "id bigint, price float, name string")
@@ -160,7 +161,7 @@ def test_mistakes_are_reported(spark: SparkSession, url: str) -> None:
         ({"key": "id", "value": "v", "shards": 0}, "the number of shards is 0, where 1 to 256 was expected"),
         ({"key": "id", "value": "v", "shards": 2, "shard_size": 2}, "where exactly one of them was expected"),
         ({"key": "id", "value": "v", "shards": None}, "shards is None and shard_size is None"),
-        ({"key": "id", "value": "v", "keys": "zz"}, "the kind of keys is 'zz'"),
+        ({"key": "id", "value": "v", "keys": "zz"}, 'the key type: found "zz"'),
     ]:
         with pytest.raises(ValueError, match=message):
             write(df, url, **{"shards": 2, **options})  # type: ignore[arg-type]
@@ -174,7 +175,7 @@ def test_mistakes_are_reported(spark: SparkSession, url: str) -> None:
     with pytest.raises(Exception, match="key 1 is already on row 1"):
         write(twice, url, "id", value="v", shards=2)
     negative = spark.createDataFrame([(-1, "a")], "id bigint, v string")
-    with pytest.raises(Exception, match="Integer value -1"):
+    with pytest.raises(Exception, match="key 0 is -1"):
         write(negative, url, "id", value="v", shards=2)
     assert write(twice, url, "id", value="v", shards=2, duplicates="first").rows == 1
     with pytest.raises(Exception, match="has no generation 7"):
@@ -194,6 +195,71 @@ def test_text_can_be_decimal_keys(spark: SparkSession, tmp_path: pathlib.Path, u
     df = spark.createDataFrame([(str(number), "x") for number in range(100)], "id string, v string")
     zero_kv.spark.write(df, url, "id", value="v", keys="u64", shards=4)
     assert published(url, tmp_path) == {number: b"x" for number in range(100)}
+
+
+CITIES = [
+    ("DE", "Bonn", datetime.date(2026, 1, 1), 0.5),
+    ("DE", "a,b\\c", datetime.date(1969, 12, 31), None),
+    ("FR", "Paris", datetime.date(2026, 11, 21), 1.5),
+    ("ä", "", datetime.date(2026, 1, 1), 2.5),
+]
+PARTS = ["country", "city", "day"]
+
+
+def cities(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(CITIES, "country string, city string, day date, price double")
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_keys_of_several_columns_are_published_and_read_back(
+    spark: SparkSession, tmp_path: pathlib.Path, url: str, monkeypatch: pytest.MonkeyPatch, is_old: bool
+) -> None:
+    if is_old:
+        monkeypatch.delattr(F, "arrow_udf", raising=False)
+    df = cities(spark)
+    zero_kv.spark.write(df, url, PARTS, shards=3)
+    rows = {(country.encode(), city.encode(), day): {"price": price} for country, city, day, price in CITIES}
+    assert published(url, tmp_path) == rows
+    read = zero_kv.spark.read(spark, url, key_type="string,string,date")
+    assert read.columns == df.columns and dict(read.dtypes)["day"] == "date"
+    assert sorted(map(tuple, read.collect())) == sorted(CITIES)
+    renamed = zero_kv.spark.read(spark, url, key="a,b,c")
+    assert renamed.columns == ["a", "b", "c", "price"] and dict(renamed.dtypes)["a"] == "binary"
+    # A direct bake of the same rows gives the same table.
+    frame = pandas.DataFrame(CITIES, columns=[*PARTS, "price"])
+    zero_kv.bake(frame, tmp_path / "direct.db", key=PARTS, typed=True, types={"price": "f64?"})
+    with zero_kv.Published(url, cache=tmp_path / "cache2") as table:
+        assert table.digest == zero_kv.open(tmp_path / "direct.db").digest
+
+
+def test_the_data_source_takes_keys_of_several_columns(spark: SparkSession, tmp_path: pathlib.Path, url: str) -> None:
+    zero_kv.spark.register(spark)
+    df = cities(spark)
+    parts = zero_kv.spark.partition(df, ["country", "day"], shards=2, keys="bytes,date")
+    writer = parts.write.format("zero_kv").mode("overwrite").option("key", "country, day").option("keys", "bytes,date")
+    writer.option("value", "city").save(url)
+    assert published(url, tmp_path) == {(country.encode(), day): city.encode() for country, city, day, _ in CITIES}
+    with pytest.raises(Exception, match="a type for each part was expected: bytes,date"):
+        spark.read.format("zero_kv").option("key_type", "string").load(url)
+    with pytest.raises(Exception, match="a name for each part was expected: bytes,date"):
+        spark.read.format("zero_kv").option("key", "country").load(url)
+
+
+def test_mistakes_in_keys_of_several_columns_are_reported(spark: SparkSession, url: str) -> None:
+    df = cities(spark)
+    for key, keys, message in [
+        (["country", "zz"], "auto", "key is 'zz', where one of the columns was expected"),
+        (["country", "country"], "auto", "a list of different names was expected"),
+        ([], "auto", "a list of different names was expected"),
+        (["country", "city"], "bytes", "a type for each column of the key was expected"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            zero_kv.spark.write(df, url, key, keys=keys, shards=2)
+    nulls = spark.createDataFrame([("DE", None, 1)], "country string, city string, n int")
+    with pytest.raises(Exception, match="the column 'city' is null in 1 row of"):
+        zero_kv.spark.write(nulls, url, ["country", "city"], shards=2)
+    with pytest.raises(Exception, match="has a key that is not of kind bytes,date"):
+        zero_kv.spark.write(df, url, ["country", "city"], keys="bytes,date", shards=2)
 
 
 def test_spark_without_partitions_by_number_gets_one_shard_per_partition(

@@ -16,7 +16,7 @@ import pyarrow
 import pytest
 
 import zero_kv
-from support import BlockingCalls, cluster_of, number_rows, seeded, serving, text_rows
+from support import BlockingCalls, bake_text, cluster_of, number_rows, seeded, serving, text_rows
 
 LOCAL: list[type] = [zero_kv.Table, zero_kv.Direct, zero_kv.Published]
 BLOCKING: list[type] = [zero_kv.Client, zero_kv.ClusterClient]
@@ -29,7 +29,6 @@ SPECIAL = {
     "snapshot": (LOCAL, "requests cannot choose a version of the server's table"),
     "digest": (LOCAL, "of a server, it is in info()"),
     "file_len_bytes": (LOCAL, "of a server, it is in info()"),
-    "key_kind": (LOCAL, "of a server, it is in info()"),
     "generation": ([zero_kv.Direct, zero_kv.Published], "files have no generation, and info() reports a server's"),
     "refresh": ([zero_kv.Direct, zero_kv.Published], "a file does not change, and requests use the server's table"),
     "is_connected": ([zero_kv.Direct], "clients connect when they need a connection"),
@@ -99,11 +98,11 @@ def test_clients_have_the_options_and_the_defaults_of_the_library() -> None:
 class Surfaces:
     """One table as a file, in a server, in an object store, and in a cluster."""
 
-    def __init__(self, stack: contextlib.ExitStack, folder: pathlib.Path, rows: dict[Any, Any], **options: Any) -> None:
+    def __init__(self, stack: contextlib.ExitStack, folder: pathlib.Path, bake: Callable[[pathlib.Path], object], shards: int) -> None:
         self.file = folder / "table.db"
-        zero_kv.bake(rows, self.file, **options)
+        bake(self.file)
         self.address = stack.enter_context(serving(self.file)).path
-        self.nodes = stack.enter_context(cluster_of(self.file, 2)).addresses()
+        self.nodes = stack.enter_context(cluster_of(self.file, shards)).addresses()
         zero_kv.publish(self.file, f"file://{folder}/published")
         self._published = (f"file://{folder}/published", folder / "cache")
 
@@ -139,20 +138,35 @@ def fixed_rows(rng: random.Random, count: int) -> dict[int, bytes]:
     return {rng.randrange(10 * count): rng.randbytes(4) for _ in range(count)}
 
 
-ROWS: dict[str, tuple[Callable[..., dict[Any, Any]], dict[str, Any]]] = {
-    "numbers": (number_rows, {}),
-    "text": (hashed_rows, {}),
-    "fixed": (fixed_rows, {}),
-    "typed": (typed_rows, {"types": {"price": "f32", "stock": "i64?", "name": "text?"}}),
+TYPES = {"price": "f32", "stock": "i64?", "name": "text?"}
+
+
+def bake_ranges(rng: random.Random, count: int, path: pathlib.Path) -> None:
+    """Bake a typed table of ranges with gaps. Some ranges are single keys."""
+    ends = sorted(rng.sample(range(10 * count), 2 * count))
+    lines = [f"{first},{last - rng.choice((0, 1))},{first / 4},{rng.choice(('', first))},item {first}\n"
+             for first, last in zip(ends[::2], ends[1::2])]
+    bake_text(path, "first,last,price,stock,name\n" + "".join(lines), "--header", "--ranges", "first,last", "--keys", "u64",
+              "--types", ",".join(f"{name}:{kind}" for name, kind in TYPES.items()))
+
+
+Bake = Callable[[random.Random, int, pathlib.Path], object]
+TABLES: dict[str, Bake] = {
+    "numbers": lambda rng, count, path: zero_kv.bake(number_rows(rng, count), path),
+    "text": lambda rng, count, path: zero_kv.bake(hashed_rows(rng, count), path),
+    "fixed": lambda rng, count, path: zero_kv.bake(fixed_rows(rng, count), path),
+    "typed": lambda rng, count, path: zero_kv.bake(typed_rows(rng, count), path, types=TYPES),
+    "ranges": bake_ranges,
 }
 
 
-@pytest.fixture(scope="module", params=ROWS)
+@pytest.fixture(scope="module", params=TABLES)
 def surfaces(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surfaces]:
-    make, options = ROWS[request.param]
+    bake, rng = TABLES[request.param], seeded(f"surfaces {request.param}")
+    # Tables of ranges are not divided.
+    shards = 1 if request.param == "ranges" else 2
     with contextlib.ExitStack() as stack:
-        rows = make(seeded(f"surfaces {request.param}"), 3000)
-        yield Surfaces(stack, tmp_path_factory.mktemp(request.param), rows, **options)
+        yield Surfaces(stack, tmp_path_factory.mktemp(request.param), lambda path: bake(rng, 3000, path), shards)
 
 
 # Clients whose result of a call differs, and why.
@@ -164,13 +178,13 @@ IMPOSSIBLE: list[Any] = [2**64, -1, None, 1.5, float("nan"), "", b"x" * 70_000, 
 
 def calls_of(table: zero_kv.Table, rng: random.Random) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
     """Return calls of all methods, with keys that the table has or does not have, and with wrong keys."""
-    is_u64 = table.key_kind == "u64"
+    is_u64 = table.key_type == "u64"
     others: Any = number_rows(rng, 50) if is_u64 else text_rows(rng, 50)
     known = list(table)
     wrong = b"seven" if is_u64 else 7
     some = [*rng.choices(known, k=4), *rng.choices(list(others), k=3)]
     for key in (*some, *IMPOSSIBLE, wrong, "seven", [1]):
-        for name in ("get", "get_bytes", "get_row", "contains", "floor", "ceiling"):
+        for name in ("get", "get_bytes", "get_row", "contains", "floor", "ceiling", "cover"):
             yield name, (key,), {}
         for name in ("get", "get_bytes", "get_row"):
             yield name, (key, "default"), {}
@@ -181,16 +195,20 @@ def calls_of(table: zero_kv.Table, rng: random.Random) -> Iterator[tuple[str, tu
     if is_u64:
         every += [numpy.array(many, numpy.uint64), numpy.array([1.0]), numpy.array([4, -4]), [float(many[0])]]
     for keys in every:
-        for name in ("get_many", "get_bytes_many", "get_rows", "contains_many", "floor_many", "ceiling_many", "columns"):
-            if hasattr(keys, "null_count") and name in ("get_bytes_many", "get_rows", "contains_many"):
-                continue  # These methods have no results for arrays.
-            yield name, (keys,), {"fill": 0} if name == "columns" else {}
-        for name in ("get_many", "floor_many"):
+        for name in ("get_many", "get_bytes_many", "get_rows", "contains_many", "floor_many", "ceiling_many", "cover_many"):
+            yield name, (keys,), {}
+        for name in ("columns", "cover_columns"):
+            yield name, (keys,), {"fill": 0}
+            yield name, (keys, ["name", "stock"]), {"format": "arrow"}
+        for name in ("floor_columns", "ceiling_columns"):
+            yield name, (keys,), {"fill": 0}
+            yield name, (keys, ["stock"]), {"format": "arrow", "limit": keys}
+        for name in ("get_many", "floor_many", "cover_many"):
             yield name, (keys,), {"dtype": "V4"}
-    yield "columns", (many, ["price"]), {}
-    yield "columns", (many, ["name", "stock"]), {"format": "arrow"}
-    yield "columns", (many, ["nothing"]), {}
-    yield "columns", (many, "price"), {}
+    for name in ("columns", "cover_columns"):
+        yield name, (many, ["price"]), {}
+        yield name, (many, ["nothing"]), {}
+        yield name, (many, "price"), {}
     for start, end in (rng.choices([None, *some], k=2) for _ in range(10)):
         yield "range", (start, end), {}
         yield "count", (), {"start": start, "end": end}
@@ -223,6 +241,9 @@ def outcome(surface: Any, name: str, arguments: Any, options: Any) -> str:
     try:
         return repr(plain(getattr(surface, name)(*arguments, **options)))
     except Exception as error:
+        if name.startswith("cover"):
+            # A server does not tell a table without ranges apart from other causes of an error.
+            return "raises"
         message = str(error) if isinstance(error, zero_kv.KeyKind) else ""
         return f"raises {type(error).__name__} {message}"
 
@@ -232,7 +253,7 @@ def test_all_lookups_have_the_same_results_and_errors(surfaces: Surfaces, is_str
     with surfaces.opened(strict=is_strict) as opened:
         calls = list(calls_of(opened["open"], seeded("calls")))
         called = {name for name, _, _ in calls}
-        assert called == members(zero_kv.LookupTable).keys() - {"strict", "close"}
+        assert called == members(zero_kv.LookupTable).keys() - {"strict", "close", "key_type"}
         wrong = []
         for name, arguments, options in calls:
             exempt, _ = OTHER_RESULTS.get((name, repr(arguments)), ([], ""))
@@ -284,3 +305,11 @@ def test_only_tables_in_this_process_without_rows_are_false(tmp_path: pathlib.Pa
         # A request would fail.
         assert client
     assert client, "a closed client, too"
+
+
+@pytest.mark.parametrize("client", [zero_kv.AsyncClient("zero-kv.sock"), zero_kv.AsyncClusterClient(["zkv://127.0.0.1:1"])])
+def test_in_and_for_do_not_run_forever_in_asynchronous_clients(client: Any) -> None:
+    with pytest.raises(TypeError, match=r"`in` cannot await a response: call `await client.contains\(key\)`"):
+        assert 1 in client
+    with pytest.raises(TypeError, match="`for` cannot await responses: use `async for key in client`"):
+        list(client)

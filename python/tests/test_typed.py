@@ -14,7 +14,7 @@ import numpy
 import pytest
 
 import zero_kv
-from support import lets_other_threads_run, seeded, serving
+from support import BlockingCalls, lets_other_threads_run, seeded, serving
 
 pyarrow = pytest.importorskip("pyarrow")
 
@@ -35,6 +35,7 @@ TYPES = {
     "pair": "list(f32,2)",
     "tags": "list(i16)?",
     "days": "list(date)",
+    "words": "list(text)?",
 }
 
 
@@ -60,6 +61,7 @@ def random_row(rng: random.Random) -> dict[str, Any]:
         "pair": [float(numpy.float32(rng.random())) for _ in range(2)],
         "tags": maybe([rng.randrange(-9, 9) for _ in range(rng.randrange(4))]),
         "days": [day] * rng.randrange(3),
+        "words": maybe(["".join(rng.choices('aä🦀"\\\n\x01', k=rng.randrange(4))) for _ in range(rng.randrange(4))]),
     }
 
 
@@ -154,8 +156,12 @@ def test_columns_of_one_type_are_a_matrix(tmp_path: pathlib.Path) -> None:
             default = table.columns(keys, ["d", "c", "a"])
             assert (numpy.isnan(default) == (numpy.array(expected, dtype) == 7)).all()
         else:
-            with pytest.raises(ValueError, match=f'column "c" is {kind} and can be null'):
-                table.columns([1], ["c"])
+            # Only values that are null need a fill.
+            full = [key for key, row in rows.items() if row["c"] is not None]
+            assert table.columns(full, ["c"])[:, 0].tolist() == [rows[key]["c"] for key in full]
+            null = next(key for key, row in rows.items() if row["c"] is None)
+            with pytest.raises(ValueError, match=f"column 'c' has no value for 1 of 2 keys, .* {kind} has .* pass fill, as in fill="):
+                table.columns([full[0], null], ["c"])
             with pytest.raises(ValueError, match=r"the table does not have 1 of 2 keys.*pass fill"):
                 table.columns([1, 600], ["a"])
             with pytest.raises(ValueError, match=f"fill is 1.5, where a number of type {dtype} was expected"):
@@ -228,12 +234,74 @@ def test_columns_of_several_types_are_arrays(typed: Any) -> None:
                 assert value == expected, name
     assert found["price"].dtype == numpy.float32 and found["day"].dtype == "datetime64[D]"
     assert found["at_ms"].dtype == "datetime64[ms]" and found["pair"].shape == (len(keys), 2)
-    with pytest.raises(ValueError, match="column 'small' is i8 and can be null"):
-        table.columns(keys, ["small", "name"])
-    with pytest.raises(ValueError, match="the table does not have 1 of 1 keys, where bool has no value"):
+    full = [key for key, row in rows.items() if row["small"] is not None]
+    assert table.columns(full, ["small", "name"])["small"].tolist() == [rows[key]["small"] for key in full]
+    with pytest.raises(ValueError, match="column 'small' has no value for .* keys, .* where i8 has no value for that"):
+        table.columns(list(rows), ["small", "name"])
+    with pytest.raises(ValueError, match="column 'flag' has no value for 1 of 1 keys, .* where bool has no value for that"):
         table.columns([2**40], ["flag", "name"])
     with pytest.raises(ValueError, match="fill has the column 'nothing'"):
         table.columns(keys, ["price", "name"], fill={"nothing": 1})
+
+
+def test_fill_has_a_value_for_each_column_and_keeps_stored_nan(tmp_path: pathlib.Path) -> None:
+    nan = math.nan
+    rows = {1: (nan, 1.5, 7, True, "a"), 2: (None, None, None, None, None)}
+    types = {"x": "f32?", "y": "f32?", "n": "i32?", "flag": "bool?", "name": "text?"}
+    zero_kv.bake(rows, tmp_path / "table.db", types=types)
+    with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as client:
+        for table in (zero_kv.open(tmp_path / "table.db"), client, BlockingCalls(lambda: zero_kv.AsyncClient(server.path))):
+            for keys in ([1, 2, 3], pyarrow.array([1, 2, 3])):
+
+                def matrix(names: list[str], fill: Any) -> Any:
+                    return table.columns(keys, names, fill=fill)  # noqa: B023
+
+                def equal(found: Any, expected: list[Any]) -> bool:
+                    return numpy.array_equal(found, numpy.array(expected, found.dtype), equal_nan=True)
+
+                assert equal(matrix(["x", "y"], 0), [[nan, 1.5], [0, 0], [0, 0]])
+                assert equal(matrix(["x", "y"], None), [[nan, 1.5], [nan, nan], [nan, nan]])
+                assert equal(matrix(["x", "y"], {"y": -1}), [[nan, 1.5], [nan, -1], [nan, -1]])
+                assert equal(matrix(["y", "x"], {"y": -1, "x": 2}), [[1.5, nan], [-1, 2], [-1, 2]])
+                out = numpy.empty((3, 2), numpy.float32)
+                assert table.columns(keys, ["x", "y"], fill={"y": 0}, out=out) is out and equal(out[:, 1], [1.5, 0, 0])
+                assert equal(matrix(["n"], {"n": -1}), [[7], [-1], [-1]])
+                mixed = matrix(["x", "n", "flag", "name"], {"n": 0, "flag": False})
+                assert equal(mixed["x"], [nan, nan, nan]) and mixed["n"].tolist() == [7, 0, 0]
+                assert mixed["flag"].tolist() == [True, False, False] and mixed["name"].tolist() == ["a", None, None]
+                mixed = matrix(["x", "n", "name"], 0)
+                assert equal(mixed["x"], [nan, 0, 0]) and mixed["n"].tolist() == [7, 0, 0]
+                for fill, message in (
+                    ({"n": 1.5}, "fill of column 'n' is 1.5, where a value of type int32"),
+                    ({"n": nan}, "fill of column 'n' is nan"),
+                    ({"n": 2**40}, "fill of column 'n' is 1099511627776"),
+                    ({"other": 1}, "fill has the column 'other', which is not one of the requested columns"),
+                    (None, "column 'n' has no value for 2 of 3 keys"),
+                ):
+                    for names in (["n"], ["n", "name"]):
+                        with pytest.raises(ValueError, match=message):
+                            matrix(names, fill)
+            with pytest.raises(ValueError, match="fill and out are for format"):
+                table.columns([1], ["n"], fill={"n": 0}, format="pandas")
+
+
+def test_timestamps_without_a_zone_have_no_zone_in_frames(tmp_path: pathlib.Path) -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    at = pandas.to_datetime(["2026-11-29T12:00:00.000000", "2026-11-30T00:00:00.000001"])
+    events = pandas.DataFrame({"id": [1, 2], "at": at})
+    zero_kv.bake(events, tmp_path / "table.db", typed=True)
+    table = zero_kv.open(tmp_path / "table.db")
+    frame = table.columns([1, 2], format="pandas")
+    assert frame.merge(events, on="at")["id"].tolist() == [1, 2]
+    assert table.columns([1, 2], format="polars")["at"].to_list() == at.to_pydatetime().tolist()
+    batch = table.columns([1, 2], format="arrow")
+    assert batch.schema.field("at").type.tz is None
+    assert (table.columns([1, 2])["at"] == at.to_numpy()).all()
+    # A row has times of UTC, as Python's datetime without a zone means local time.
+    assert table[1]["at"] == datetime.datetime(2026, 11, 29, 12, tzinfo=UTC)
+    zero_kv.bake({1: ([at[0]],)}, tmp_path / "table.db", types={"times": "list(timestamp(us))"})
+    times = zero_kv.open(tmp_path / "table.db").columns([1], format="arrow").column(0)
+    assert times.type.value_type == pyarrow.timestamp("us")
 
 
 def same(found: Any, expected: Any) -> bool:
@@ -246,6 +314,9 @@ def test_arrow_batches_and_frames_have_nulls(typed: Any) -> None:
     expected = {name: [rows[key][name] if key in rows else None for key in keys] for name in TYPES}
     batch = table.columns(keys, format="arrow")
     batch.validate(full=True)
+    # Timestamps of batches have no zone.
+    for name in ("at", "at_ms"):
+        expected[name] = [value and value.replace(tzinfo=None) for value in expected[name]]
     assert isinstance(batch, pyarrow.RecordBatch) and batch.to_pydict() == expected
     assert table.columns(keys, ["name", "price"], format="arrow").schema.names == ["name", "price"]
     polars = pytest.importorskip("polars")
@@ -287,6 +358,100 @@ def test_byte_keys_select_rows(tmp_path: pathlib.Path) -> None:
         assert str(table.columns(keys, ["x"])[:, 0].tolist()) == "[2.5, nan, 1.5]"
 
 
+def as_of(rows: dict[Any, Any], key: Any, limit: Any, is_floor: bool) -> Any:
+    """Return the key of the row that `floor_columns` or `ceiling_columns` finds."""
+    if key is None:
+        return None
+    if is_floor:
+        return max((other for other in rows if other <= key and (limit is None or other >= limit)), default=None)
+    return min((other for other in rows if other >= key and (limit is None or other <= limit)), default=None)
+
+
+@pytest.mark.parametrize("keys_are", ["numbers", "bytes"])
+def test_columns_of_the_nearest_rows_are_those_of_a_model(keys_are: str, tmp_path: pathlib.Path) -> None:
+    rng = seeded(f"as of {keys_are}")
+    make = (lambda: rng.randrange(1000)) if keys_are == "numbers" else (lambda: rng.randbytes(2))
+    rows: dict[Any, Any] = {make(): (rng.random(), rng.randrange(100), rng.choice([None, "x"])) for _ in range(200)}
+    zero_kv.bake(rows, tmp_path / "table.db", types={"x": "f64", "n": "i32", "name": "text?"})
+    with serving(tmp_path / "table.db") as server, zero_kv.Client(server.path) as client:
+        tables = [zero_kv.open(tmp_path / "table.db"), client, BlockingCalls(lambda: zero_kv.AsyncClient(server.path))]
+        for round in range(20):
+            keys: list[Any] = [make() for _ in range(rng.randrange(60))]
+            limits = None if round % 2 else [make() for _ in keys]
+            forms: list[tuple[Any, Any]] = [(keys, limits), (tuple(keys), limits), (iter(keys), limits)]
+            if keys_are == "numbers":
+                forms.append((numpy.array(keys, numpy.uint32), None if limits is None else numpy.array(limits, "u4")))
+                mask = [rng.random() < 0.2 for _ in keys]
+                forms.append((numpy.ma.array(keys, "i8", mask=mask), limits))
+            kind = pyarrow.uint64() if keys_are == "numbers" else pyarrow.binary()
+            nulls = [None if rng.random() < 0.2 else key for key in keys]
+            forms.append((pyarrow.array(nulls, kind), None if limits is None else pyarrow.array(limits, kind)))
+            table, is_floor = tables[round % 3], rng.random() < 0.5
+            method = table.floor_columns if is_floor else table.ceiling_columns
+            for given, limit in forms:
+                asked = nulls if hasattr(given, "null_count") else given.tolist() if hasattr(given, "mask") else keys
+                expected = [
+                    as_of(rows, key, None if limits is None else limits[position], is_floor)
+                    for position, key in enumerate(asked)
+                ]
+                if isinstance(given, pyarrow.Array):
+                    found_keys, batch = method(given, ["n", "name"], limit=limit, format="arrow")
+                    assert found_keys.to_pylist() == expected
+                    assert batch.to_pylist() == [
+                        {"n": None, "name": None} if key is None else {"n": rows[key][1], "name": rows[key][2]}
+                        for key in expected
+                    ]
+                    continue
+                found_keys, columns, found = method(given, ["name", "x"], limit=limit)
+                missing = 0 if keys_are == "numbers" else None
+                assert found_keys.tolist() == [missing if key is None else key for key in expected]
+                assert found.tolist() == [key is not None for key in expected]
+                assert columns["name"].tolist() == [None if key is None else rows[key][2] for key in expected]
+                assert numpy.array_equal(
+                    columns["x"], [math.nan if key is None else rows[key][0] for key in expected], equal_nan=True
+                )
+                # An iterator has been read.
+                if not hasattr(given, "__next__"):
+                    _, matrix, _ = method(given, ["n"], limit=limit, fill=-1)
+                    assert matrix[:, 0].tolist() == [-1 if key is None else rows[key][1] for key in expected]
+
+
+def test_columns_of_nearest_rows_are_frames_and_reject_wrong_arguments(tmp_path: pathlib.Path) -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    zero_kv.bake({10: (1.5, 7), 20: (2.5, 8)}, tmp_path / "table.db", types={"x": "f64", "n": "i32"})
+    zero_kv.bake({10: b"x"}, tmp_path / "bytes.db")
+    with serving(tmp_path / "table.db") as server, serving(tmp_path / "bytes.db") as other:
+        for table, untyped in (
+            (zero_kv.open(tmp_path / "table.db"), zero_kv.open(tmp_path / "bytes.db")),
+            (zero_kv.Client(server.path), zero_kv.Client(other.path)),
+            (BlockingCalls(lambda: zero_kv.AsyncClient(server.path)), BlockingCalls(lambda: zero_kv.AsyncClient(other.path))),
+        ):
+            keys, frame = table.floor_columns([5, 15], format="pandas")
+            assert isinstance(keys, pandas.Series) and isinstance(frame, pandas.DataFrame)
+            assert keys.isna().tolist() == [True, False] and frame["n"].dtype == pandas.ArrowDtype(pyarrow.int32())
+            keys, frame = table.ceiling_columns([15, 25], ["n"], format="polars")
+            assert isinstance(keys, polars.Series) and keys.to_list() == [20, None] and frame["n"].to_list() == [8, None]
+            out = numpy.empty((2, 1))
+            assert table.floor_columns([15, 25], ["x"], out=out)[1] is out and out.tolist() == [[1.5], [2.5]]
+            keys, columns, found = table.floor_columns([], ["x", "n"])
+            assert keys.shape == found.shape == (0,) and columns["n"].shape == (0,)
+            for error, message, call in (
+                (ValueError, "limit has 1 keys, where 2, one for each of the keys", lambda: table.floor_columns([1, 2], limit=[1])),
+                (zero_kv.KeyKind, "limit has keys of kind", lambda: table.floor_columns([15], limit=["a"])),
+                (ValueError, "limit is null for 1 keys", lambda: table.floor_columns([15], limit=pyarrow.nulls(1))),
+                (ValueError, "column 'n' has no value|does not have 1 of 1 keys", lambda: table.floor_columns([5], ["n"])),
+                (ValueError, 'no column "z"', lambda: table.floor_columns([15], ["z"])),
+                (TypeError, "columns is a str", lambda: table.floor_columns([15], "n")),
+                (ValueError, 'format is "torch"', lambda: table.floor_columns([15], format="torch")),
+                (ValueError, "fill and out are for", lambda: table.floor_columns([15], fill=0, format="arrow")),
+                (zero_kv.KeyKind, "", lambda: table.floor_columns(["a"])),
+                (zero_kv.NotTyped, "", lambda: untyped.floor_columns([15])),
+                (zero_kv.NotTyped, "", lambda: untyped.floor_columns([])),
+            ):
+                with pytest.raises(error, match=message):
+                    call()
+
+
 def test_other_libraries_use_a_matrix_without_a_copy(tmp_path: pathlib.Path) -> None:
     zero_kv.bake({1: (1.0, 2.0)}, tmp_path / "table.db", types={"a": "f32", "b": "f32"})
     matrix = zero_kv.open(tmp_path / "table.db").columns([1, 2], ["a", "b"])
@@ -311,7 +476,7 @@ def test_arrow_rows_keep_their_types(tmp_path: pathlib.Path) -> None:
     rows = random_rows(rng)
     arrow = {
         "id": pyarrow.array(list(rows), pyarrow.uint64()),
-        **{name: pyarrow.array([row[name] for row in rows.values()]) for name in ("flag", "score", "name", "blob", "day", "tags", "days")},
+        **{name: pyarrow.array([row[name] for row in rows.values()]) for name in ("flag", "score", "name", "blob", "day", "tags", "days", "words")},
         "price": pyarrow.array([row["price"] for row in rows.values()], pyarrow.float32()),
         "at": pyarrow.array([row["at"] for row in rows.values()], pyarrow.timestamp("us", "UTC")),
         "at_ms": pyarrow.array([row["at_ms"] for row in rows.values()], pyarrow.timestamp("ms")),

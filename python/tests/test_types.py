@@ -135,6 +135,40 @@ def test_public_names_have_the_docstrings_of_the_stub() -> None:
     assert len(compared) > 40
 
 
+def test_modules_that_need_other_packages_are_imported_when_they_are_used() -> None:
+    script = """
+import sys, zero_kv
+for name in ("feast", "ray", "spark"):
+    assert f"zero_kv.{name}" not in sys.modules
+    try:
+        module = getattr(zero_kv, name)
+    except ModuleNotFoundError as error:
+        print(error.name.split(".")[0])
+    else:
+        assert module is sys.modules[f"zero_kv.{name}"] and (hasattr(module, "write") or module.ZeroKvOnlineStore)
+        print("ok")
+try:
+    zero_kv.nothing
+except AttributeError as error:
+    print(error)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    *modules, message = ran.stdout.splitlines()
+    assert len(modules) == 3
+    assert all(found in ("ok", package) for found, package in zip(modules, ("feast", "ray", "pyspark"), strict=True)), modules
+    assert message == "module 'zero_kv' has no attribute 'nothing'"
+
+
+def test_the_package_has_no_assertions() -> None:
+    # Python skips them with -O, and an event loop that calls a method of a protocol only logs an AssertionError.
+    sources = list((HERE.parent / "lib").rglob("*.py"))
+    assert len(sources) > 10
+    for source in sources:
+        lines = [node.lineno for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.Assert)]
+        assert not lines, f"{source}: {lines}"
+
+
 def test_the_modules_in_rust_have_no_import_cycle() -> None:
     imports = {
         file.stem: set(re.findall(r"\buse crate::(\w+)", file.read_text())) - {file.stem}

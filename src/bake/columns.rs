@@ -60,6 +60,7 @@ pub enum ValueSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnRole {
     Key,
+    End,
     Value,
     Packed,
     Typed,
@@ -70,6 +71,7 @@ impl ColumnRole {
     pub(super) fn remedy(self) -> Remedy {
         match self {
             ColumnRole::Key => Remedy::ChooseKey,
+            ColumnRole::End => Remedy::ChooseRanges,
             ColumnRole::Value => Remedy::ChooseValue,
             ColumnRole::Packed | ColumnRole::Typed => Remedy::ChooseColumns,
             ColumnRole::Delete => Remedy::ChooseDeleteColumn,
@@ -81,6 +83,7 @@ impl fmt::Display for ColumnRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             ColumnRole::Key => "key column",
+            ColumnRole::End => "column of ends",
             ColumnRole::Value => "value column",
             ColumnRole::Packed => "packed column",
             ColumnRole::Typed => "typed column",
@@ -104,6 +107,12 @@ impl ColumnsFault {
     /// Returns a fault with the message `the {role} {column} {problem}`.
     pub(super) fn of_column(role: ColumnRole, column: impl fmt::Display, problem: impl fmt::Display) -> ColumnsFault {
         ColumnsFault::new(format!("the {role} {column} {problem}"), &[role.remedy()])
+    }
+
+    /// Adds a remedy.
+    pub(super) fn or(mut self, remedy: Remedy) -> ColumnsFault {
+        self.remedies.push(remedy);
+        self
     }
 
     pub(super) fn in_input(self, input: &str) -> BakeError {

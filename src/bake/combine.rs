@@ -3,28 +3,38 @@
 use std::path::Path;
 
 use super::budget::{Budget, Context};
-use super::error::{BakeError, RowFault};
+use super::error::{BakeError, RowFault, display_key};
 use super::feed::Origins;
+use super::keys::Keys;
 use super::options::Duplicates;
 use super::parse::RowUnit;
 use super::place::NewFile;
+use super::range_keys::RangeKeys;
+use super::ranges::RowsOfRanges;
 use super::report::Progress;
-use super::sort::merge::merge;
+use super::sort::merge::{ReplacedRow, merge};
 use super::sort::run::SortedRun;
 use super::sort::sorted_rows::{BASE_RANK, SortedRows, TableRecords};
 use super::sort::spill::{SpillFile, SpilledRun};
 use super::sort::{Duplicate, HeldRow, LINES_MAX, Tally};
 use super::table::{RecordsWriter, WrittenRecords, is_too_long};
+use crate::format::header::TableLayout;
 use crate::format::key::{Key, KeyKind};
-use crate::format::record::{PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_align_bytes};
-use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
+use crate::format::key_type::KeyType;
+use crate::format::record::{ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_align_bytes};
+use crate::slots::{SLOT_COUNT, SlotRange, slot_of_typed};
 
 /// The number of rows between two calls of the progress function.
 const PROGRESS_ROWS: u64 = 1 << 16;
 
 /// All sorted rows of a bake: the base, other tables, and runs. Within one table or run, no two rows have the same key.
 pub(super) struct SortedParts {
-    pub(super) kind: KeyKind,
+    /// The type of the keys by which the rows are sorted.
+    pub(super) sorted_type: KeyType,
+    /// The type of the table's keys, which differs from `sorted_type` if rows have ranges.
+    pub(super) key_type: KeyType,
+    /// Whether each row has the end of a range.
+    pub(super) has_ranges: bool,
     /// The base. A row of another table or of a run replaces the base's row with the same key.
     pub(super) base: Option<TableRecords>,
     /// In a merge, the tables to merge. In a bake of inputs, at most one table, whose rows are the first rows of the
@@ -54,7 +64,8 @@ impl SortedParts {
     /// Returns the length of the prefix that all keys share. Returns 0 for number keys, and for byte keys if some runs
     /// hold their keys as numbers.
     fn common_len_bytes(&self) -> usize {
-        if self.kind == KeyKind::U64 || self.spilled.iter().any(|run| run.kind != self.kind) {
+        if self.sorted_type.kind() == KeyKind::U64 || self.spilled.iter().any(|run| run.kind != self.sorted_type.kind())
+        {
             return 0;
         }
         let tables = self.base.iter().chain(&self.tables).filter(|table| table.row_count > 0);
@@ -78,23 +89,24 @@ impl SortedParts {
             let place = next.next().unwrap_or(part_count);
             if context.options.duplicates == Duplicates::Last { part_count - place } else { place }
         };
+        let range_keys = RangeKeys::new(context.options);
         for table in &self.tables {
-            sources.push(SortedRows::table(table, 0, rank(), buffer_len_bytes)?);
+            sources.push(SortedRows::table(table, 0, rank(), buffer_len_bytes)?.sorted_by(range_keys));
         }
         for run in &self.spilled {
-            sources.extend(SortedRows::spilled(run, self.kind, rank(), buffer_len_bytes)?);
+            sources.extend(SortedRows::spilled(run, self.sorted_type.kind(), rank(), buffer_len_bytes)?);
         }
         if let Some(run) = &self.last {
             sources.push(SortedRows::memory(run, rank()));
         }
         if let Some(base) = &self.base {
-            sources.push(SortedRows::table(base, 0, BASE_RANK, buffer_len_bytes)?);
+            sources.push(SortedRows::table(base, 0, BASE_RANK, buffer_len_bytes)?.sorted_by(range_keys));
         }
         Ok(sources)
     }
 
     fn source_count(&self) -> usize {
-        let of_runs: usize = self.spilled.iter().map(|run| run.ranges(self.kind).count()).sum();
+        let of_runs: usize = self.spilled.iter().map(|run| run.ranges(self.sorted_type.kind()).count()).sum();
         self.base.iter().count() + self.tables.len() + of_runs + 1
     }
 
@@ -142,9 +154,12 @@ pub(super) fn reduce(
             {
                 group.push(run);
             }
-            let group = SortedParts { kind, base: None, tables: Vec::new(), spilled: group, last: None };
+            let (sorted_type, key_type) = (kind.into(), context.options.keys.key_type(kind));
+            let (has_ranges, base, tables, last) = (false, None, Vec::new(), None);
+            let group = SortedParts { sorted_type, key_type, has_ranges, base, tables, spilled: group, last };
             let mut writer = file.begin(kind, first_origin);
-            merge(&mut group.sources(context)?, group.common_len_bytes(), tally, |row, origin| {
+            let (mut sources, common_len_bytes) = (group.sources(context)?, group.common_len_bytes());
+            merge(&mut sources, common_len_bytes, ReplacedRow::Dropped, tally, |row, origin| {
                 rows += 1;
                 if rows % PROGRESS_ROWS == 0 {
                     context.check_canceled()?;
@@ -173,18 +188,9 @@ pub(super) struct Target<'t> {
     pub(super) slots: Option<SlotRange>,
 }
 
-/// The result of [`combine`].
-pub(super) struct Combined {
-    /// The written records of each target.
-    pub(super) records: Vec<WrittenRecords>,
-    /// The number of deletions that remain after duplicates are dropped. A deletion counts even if its key is not in
-    /// the base.
-    pub(super) removals: u64,
-}
-
 /// Merges all tables and runs, and writes their rows as records into new files. A merge writes as many files as the
 /// memory allows, so there can be several merges. `place_bits` is the number of bits in a place: [`PLACE_BITS`] in a
-/// bake, and fewer in tests.
+/// bake, and fewer in tests. Returns the written records of each target.
 pub(super) fn combine(
     place_bits: u32,
     parts: &SortedParts,
@@ -192,24 +198,24 @@ pub(super) fn combine(
     context: &Context<'_>,
     tally: &mut Tally,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Combined, BakeError> {
+) -> Result<Vec<WrittenRecords>, BakeError> {
     // The first alignment is an estimate, because the exact length of the records is known only after the merge.
     let share_len_bytes = parts.len_bytes() / targets.len() as u64;
     let estimate = record_align_bytes(|_| share_len_bytes << (PLACE_BITS - place_bits));
     let mut aligns = vec![estimate.unwrap_or(RECORD_ALIGN_MAX_BYTES); targets.len()];
     let mut written: Vec<Option<WrittenRecords>> = vec![None; targets.len()];
-    let mut counts = (Tally::default(), 0);
+    let mut counts = Tally::default();
     loop {
         let is_left = |target: &usize| written[*target].is_none();
         let group: Vec<usize> = (0..targets.len()).filter(is_left).take(context.budget.files_at_once()).collect();
         if group.is_empty() {
-            tally.add(counts.0);
-            return Ok(Combined { records: written.into_iter().flatten().collect(), removals: counts.1 });
+            tally.add(counts);
+            return Ok(written.into_iter().flatten().collect());
         }
         // If several files are written at once, there is no writing thread for each of them.
         let threads = if group.len() == 1 { context.budget.threads } else { 1 };
         let writing =
-            |target: &usize| Writing::new(&targets[*target], parts.kind, aligns[*target], threads, place_bits);
+            |target: &usize| Writing::new(&targets[*target], parts, aligns[*target], threads, place_bits, context);
         let mut files = group.iter().map(writing).collect::<Result<Vec<_>, _>>()?;
         // Every merge counts the same rows.
         counts = write_rows(parts, &mut files, context, progress)?;
@@ -234,14 +240,22 @@ struct Writing<'t> {
 impl<'t> Writing<'t> {
     fn new(
         target: &'t Target<'t>,
-        kind: KeyKind,
+        parts: &SortedParts,
         align_bytes: usize,
         threads: usize,
         place_bits: u32,
+        context: &Context<'_>,
     ) -> Result<Self, BakeError> {
-        let writer = RecordsWriter::new(target.file.file(), kind, align_bytes, threads);
-        let writer = writer.map_err(|error| BakeError::output(target.path, error))?.with_place_bits(place_bits);
-        Ok(Writing { target, writer, align_bytes, is_full: false })
+        let failed = |error| BakeError::output(target.path, error);
+        let writer = RecordsWriter::new(target.file.file(), parts.key_type, parts.has_ranges, align_bytes, threads);
+        let writer = writer.map_err(failed)?.with_place_bits(place_bits);
+        Ok(match context.options.layout {
+            TableLayout::Fast => Writing { target, writer, align_bytes, is_full: false },
+            TableLayout::Compact => {
+                let writer = writer.compact(&context.budget.temp_dir).map_err(failed)?;
+                Writing { target, writer, align_bytes: 1, is_full: false }
+            }
+        })
     }
 
     #[inline]
@@ -249,8 +263,8 @@ impl<'t> Writing<'t> {
         if self.is_full {
             return Ok(());
         }
-        match self.writer.push(row.key, row.value) {
-            Err(error) if is_too_long(&error) && self.align_bytes < RECORD_ALIGN_MAX_BYTES => {
+        match self.writer.push(row.row_key(), row.value) {
+            Err(error) if is_too_long(&error) && (ALIGN_BYTES..RECORD_ALIGN_MAX_BYTES).contains(&self.align_bytes) => {
                 self.is_full = true;
                 Ok(())
             }
@@ -269,30 +283,30 @@ impl<'t> Writing<'t> {
     }
 }
 
-/// Writes each row to the file that has its slot, if there is one. Returns the counts of dropped rows, and the number
-/// of deletions.
+/// Writes each row to the file that has its slot, if there is one. Returns the counts of dropped rows.
 fn write_rows(
     parts: &SortedParts,
     files: &mut [Writing<'_>],
     context: &Context<'_>,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(Tally, u64), BakeError> {
+) -> Result<Tally, BakeError> {
     let (rows_total, file_of_slot) = (parts.row_count_max(), files_by_slot(files));
-    let (mut tally, mut rows, mut removals) = (Tally::default(), 0_u64, 0);
+    let (mut tally, mut rows) = (Tally::default(), 0_u64);
     each_row(parts, context, &mut tally, |row, _| {
         if rows.is_multiple_of(PROGRESS_ROWS) {
             context.check_canceled()?;
             progress(Progress::Write { rows, rows_total });
         }
         if row.deleted {
-            removals += 1;
             return Ok(());
         }
         rows += 1;
-        let file = file_of_slot.as_ref().map_or(0, |files| usize::from(files[usize::from(slot_of(row.key))]));
+        let file = file_of_slot
+            .as_ref()
+            .map_or(0, |files| usize::from(files[usize::from(slot_of_typed(parts.key_type, row.key))]));
         files.get_mut(file).map_or(Ok(()), |file| file.push(row))
     })?;
-    Ok((tally, removals))
+    Ok(tally)
 }
 
 /// Returns the index of each slot's file, or `u16::MAX` for a slot without a file. Returns `None` if the first file
@@ -307,24 +321,47 @@ fn files_by_slot(files: &[Writing<'_>]) -> Option<Vec<u16>> {
     Some(file_of_slot)
 }
 
-/// Passes all rows to `take` in key order and without duplicates. Rows that remove their key are included.
+/// Passes all rows to `take` in key order and without duplicates or overlaps. Rows that remove their key are included,
+/// except in a table of ranges.
 pub(super) fn each_row(
     parts: &SortedParts,
     context: &Context<'_>,
     tally: &mut Tally,
-    take: impl FnMut(&HeldRow<'_>, u64) -> Result<(), BakeError>,
+    mut take: impl FnMut(&HeldRow<'_>, u64) -> Result<(), BakeError>,
 ) -> Result<(), BakeError> {
-    merge(&mut parts.sources(context)?, parts.common_len_bytes(), tally, take)
+    let (mut sources, common_len_bytes) = (parts.sources(context)?, parts.common_len_bytes());
+    let Some(mut ranges) = RowsOfRanges::new(context.options) else {
+        let mut deletions = 0;
+        merge(&mut sources, common_len_bytes, ReplacedRow::Dropped, tally, |row, origin| {
+            deletions += u64::from(row.deleted);
+            take(row, origin)
+        })?;
+        tally.absent_removed += deletions - tally.base_removed;
+        return Ok(());
+    };
+    let push = |row: &HeldRow<'_>, origin| ranges.push(row, origin, &mut take);
+    merge(&mut sources, common_len_bytes, ReplacedRow::Passed, tally, push)?;
+    ranges.finish(tally, &mut take)
 }
 
-/// Returns an error for the first duplicate in the input, if the options do not allow duplicates.
+/// Returns an error for the first duplicate in the input, if the options do not allow duplicates, or for ranges that
+/// overlap, if the options do not allow them.
 pub(super) fn reject_duplicate(context: &Context<'_>, tally: &Tally, origins: &Origins) -> Result<(), BakeError> {
-    let Some(Duplicate { key, first_origin, later_origin }) = &tally.duplicate else { return Ok(()) };
-    if context.options.duplicates != Duplicates::Error {
+    let duplicate = tally.duplicate.as_ref().filter(|_| context.options.duplicates == Duplicates::Error);
+    let Some(Duplicate { key, first_origin, later_origin }) = duplicate.or(tally.overlap.as_ref()) else {
         return Ok(());
-    }
+    };
     let first = origins.describe(*first_origin, *later_origin);
-    let fault = RowFault::Duplicate { key: key.clone(), first };
+    let fault = match (RangeKeys::new(context.options), context.options.keys) {
+        (Some(keys), _) => {
+            let (range, is_equal) = (keys.display_key(key), duplicate.is_some());
+            RowFault::Overlap { range, first, is_equal }
+        }
+        (None, Keys::Type(key_type)) if !key_type.is_plain() => {
+            RowFault::Duplicate { key: key_type.display(key.as_key()).to_string(), first }
+        }
+        _ => RowFault::Duplicate { key: display_key(key.as_key()), first },
+    };
     Err(match origins.locate(*later_origin) {
         (table, RowUnit::TableRow, row) => BakeError::TableRow { path: table.into(), row, fault },
         (input, _, line) => BakeError::Row { input: input.to_owned(), line, fault },

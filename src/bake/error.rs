@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::cidr::BlockError;
 use crate::excerpt::excerpt_chars;
 use crate::format::FormatError;
-use crate::format::key::{KEY_LEN_MAX_BYTES, Key, KeyKind};
+use crate::format::key::{KEY_LEN_MAX_BYTES, Key};
+use crate::format::key_type::{KeyTextError, KeyType};
 use crate::format::record::VALUE_LEN_MAX_BYTES;
 use crate::replace::ReplaceError;
 use crate::setting::Setting;
@@ -80,19 +82,56 @@ pub enum BakeError {
         fault: RowFault,
     },
     /// Two tables have keys of different kinds.
-    #[error("keys of {} are {other_kind}, and keys of {} are {kind}: merge tables whose keys are of one kind",
+    #[error("keys of {} are {other_type}, and keys of {} are {key_type}: merge tables whose keys are of one type",
              other.display(), table.display())]
-    TableKeys { table: PathBuf, kind: KeyKind, other: PathBuf, other_kind: KeyKind },
-    /// The options select a kind of keys that differs from the kind of the base's keys.
+    TableKeys { table: PathBuf, key_type: KeyType, other: PathBuf, other_type: KeyType },
+    /// The options select a type of keys that differs from the type of the base's keys.
     #[error(
-        "keys of the base {} are {base_kind}, and the options say that keys of the input are {input_kind}: take keys \
-         as the base has them, or choose a base whose keys are {input_kind}",
+        "keys of the base {} are {base_type}, and the options say that keys of the input are {input_type}: take keys \
+         as the base has them, or choose a base whose keys are {input_type}",
         base.display()
     )]
-    BaseKeys { base: PathBuf, base_kind: KeyKind, input_kind: KeyKind },
+    BaseKeys { base: PathBuf, base_type: KeyType, input_type: KeyType },
+    /// The number of key columns differs from the number of the key's parts.
+    #[error(
+        "{column_count} key columns are chosen, and keys are {key_type}: give a type for each column, with commas between \
+         them"
+    )]
+    KeyColumns { column_count: usize, key_type: KeyType },
     /// Typed columns are combined with an option that typed tables do not have.
     #[error("typed columns and {other}, which exclude each other: choose one of them")]
     TypedOptions { other: &'static str },
+    /// A table of ranges is divided by slots.
+    #[error(
+        "a table of ranges cannot be divided by slots, because the range that contains a key can begin with a key of \
+         any slot: bake one table with all rows"
+    )]
+    DividedRanges,
+    /// A table of ranges and a table of single keys are merged.
+    #[error(
+        "{} is a table of ranges, and {} is not: merge tables of ranges or tables of single keys",
+        ranges.display(), single.display()
+    )]
+    TableRanges { ranges: PathBuf, single: PathBuf },
+    /// The inputs have ranges and the base has single keys, or the reverse.
+    #[error(
+        "the base {} {}, or choose another base",
+        base.display(),
+        if *has_ranges { "is a table of ranges: bake ranges as well" } else { "has no ranges: bake single keys" }
+    )]
+    BaseRanges { base: PathBuf, has_ranges: bool },
+    /// The options select ranges, but no type of their keys.
+    #[error("ranges need keys of a known type, which the rows do not decide: choose the type")]
+    RangeKeysUnknown,
+    /// The keys have a type of which there are no ranges.
+    #[error("keys are {key_type}, where {expected} was expected for ranges: choose another type")]
+    RangeKeys { key_type: KeyType, expected: &'static str },
+    /// The layout is compact, but the keys are bytes.
+    #[error("keys are {key_type}, where the compact layout requires numbers: choose the fast layout or another type")]
+    CompactKeys { key_type: KeyType },
+    /// The layout is compact, but the rows are ranges.
+    #[error("the rows are ranges, where the compact layout requires single keys: choose the fast layout")]
+    CompactRanges,
     /// No input has a row from which the types of columns can be inferred.
     #[error("the inputs have no rows, from which the types of columns could be inferred: declare the types")]
     NoTypes,
@@ -129,10 +168,9 @@ pub enum BakeError {
         /// The columns of the other table that the first table lacks, or a description of a table without columns.
         other_columns: String,
     },
-    /// The chosen delimiter already has another meaning in delimited text.
-    #[error("the delimiter is {:?}, but a quote or a line end cannot separate fields: choose another delimiter",
-             char::from(*delimiter))]
-    Delimiter { delimiter: u8 },
+    /// A byte of delimited text would have two meanings.
+    #[error("the {role} is {:?}, which is also the {other}: choose another {role}", char::from(*byte))]
+    Dialect { role: &'static str, byte: u8, other: &'static str },
     /// The slots are not a range of slots.
     #[error("the slots are {slots}, where a first and a last slot from 0 to 16383 were expected: choose other slots")]
     Slots { slots: SlotRange },
@@ -159,9 +197,12 @@ pub enum BakeError {
          shards"
     )]
     ShardsTooMany { shards: usize, len_max_bytes: u64 },
-    /// The folder for the shards has files, which could be mistaken for shards of the new table.
-    #[error("{}: has files, such as {name:?}, where a new or empty folder was expected: name another folder",
-             folder.display())]
+    /// The folder for the shards has other files than shards of an earlier bake of the same slots.
+    #[error(
+        "{}: has files, such as {name:?}, where a new or empty folder was expected, or one with only the shards of an \
+         earlier bake of the same slots: name another folder",
+        folder.display()
+    )]
     ShardFolder { folder: PathBuf, name: OsString },
     /// Slots are selected, but the kind of the keys depends on the rows.
     #[error(
@@ -266,8 +307,16 @@ impl BakeError {
             BakeError::AddedColumn { .. } => &[Remedy::MakeNullable],
             BakeError::ChangedColumn { .. } => &[Remedy::DeclareTypes, Remedy::CastBase],
             BakeError::BaseKeys { .. } => &[Remedy::TakeKeysAsBase],
-            BakeError::Delimiter { .. } => &[Remedy::SetDelimiter],
+            BakeError::BaseRanges { has_ranges: true, .. } => &[Remedy::ChooseRanges],
+            BakeError::Dialect { role: "delimiter", .. } => &[Remedy::SetDelimiter],
+            BakeError::Dialect { role: "quote", .. } => &[Remedy::SetQuote],
+            BakeError::Dialect { role: "escape", .. } => &[Remedy::SetEscape],
+            BakeError::Dialect { .. } => &[Remedy::SkipComments],
+            BakeError::KeyColumns { .. } => &[Remedy::ChooseKeyKind, Remedy::ChooseKey],
             BakeError::SlotsKeysUnknown => &[Remedy::ChooseKeyKind],
+            BakeError::RangeKeysUnknown | BakeError::RangeKeys { .. } => &[Remedy::ChooseKeyKind],
+            BakeError::CompactKeys { .. } => &[Remedy::ChooseLayout, Remedy::ChooseKeyKind],
+            BakeError::CompactRanges => &[Remedy::ChooseLayout],
             BakeError::ShardCount { .. } | BakeError::ShardLen { .. } => &[Remedy::ChooseShards],
             BakeError::ShardSlot { .. } | BakeError::ShardsTooMany { .. } => &[Remedy::ChooseShards],
             BakeError::TooManyTables { .. } | BakeError::Memory { .. } => &[Remedy::AllowMoreMemory],
@@ -275,7 +324,7 @@ impl BakeError {
             BakeError::BadRows { .. } => &[Remedy::AllowMoreBadRows],
             BakeError::Limit(FormatError::Unhashable) => &[Remedy::BakeShards],
             BakeError::Replace { error, .. } => {
-                let is_kind = matches!(error, ReplaceError::KeyKind { .. });
+                let is_kind = matches!(error, ReplaceError::KeyType { .. });
                 let rule = Remedy::ChangeRule(error.setting());
                 return is_kind.then_some(Remedy::ChooseKeyKind).into_iter().chain([rule]).collect();
             }
@@ -303,14 +352,9 @@ pub enum RowFault {
         "{found} field{} where {expected} {} expected: {}",
         if *found == 1 { "" } else { "s" },
         if *expected == 1 { "was" } else { "were" },
-        field_count_advice(*expected, *found, *columns_chosen)
+        field_count_advice(*expected, *found, *layout)
     )]
-    FieldCount {
-        expected: usize,
-        found: usize,
-        /// Whether the options choose columns.
-        columns_chosen: bool,
-    },
+    FieldCount { expected: usize, found: usize, layout: RowLayout },
     /// The key is not a number.
     #[error(
         "the key is {found:?} where an unsigned 64-bit decimal (0 to 18446744073709551615) was expected: {}",
@@ -321,6 +365,17 @@ pub enum RowFault {
         found: String,
         /// Whether the key starts or ends with ASCII white space.
         has_spaces: bool,
+        /// Whether the row is the first of its input and the options declare no header, so that the row may be a
+        /// header.
+        may_be_header: bool,
+        /// Whether the row is the first of its input, so that most keys may be text.
+        is_first: bool,
+    },
+    /// The key is not one of the type of the keys.
+    #[error("the key {fault}: {}", key_advice(false, *may_be_header))]
+    TypedKey {
+        /// What is wrong with the key.
+        fault: Box<KeyTextError>,
         /// Whether the row is the first of its input and the options declare no header, so that the row may be a
         /// header.
         may_be_header: bool,
@@ -349,12 +404,69 @@ pub enum RowFault {
         /// inputs.
         first: String,
     },
+    /// An earlier row has the same range, or one that overlaps it.
+    #[error(
+        "the range {range} {} {first}: {}",
+        if *is_equal { "is already on" } else { "overlaps the one on" },
+        if *is_equal { "remove one, or choose which row to keep" } else { "correct one, or choose which row wins" }
+    )]
+    Overlap {
+        /// The written form of one of the ranges.
+        range: String,
+        /// The line or row number of the earlier row, and its input if the two rows are in different inputs.
+        first: String,
+        /// Whether the ranges are equal.
+        is_equal: bool,
+    },
+    /// The start or the end of a range is not a key of the type of the keys.
+    #[error("the {which} of the range {fault}: {}", range_advice(*may_be_header))]
+    RangeKey {
+        /// `start` or `end`.
+        which: &'static str,
+        /// What is wrong with the key.
+        fault: Box<KeyTextError>,
+        /// Whether the row is the first of its input and the options declare no header, so that the row may be a
+        /// header.
+        may_be_header: bool,
+    },
+    /// A range ends before it starts.
+    #[error(
+        "the range starts at {start} and ends at {end}, before its start: correct the row, or choose other columns"
+    )]
+    RangeReversed {
+        /// The written form of the first key.
+        start: String,
+        /// The written form of the last key.
+        end: String,
+    },
+    /// The key is not a block of addresses.
+    #[error("{fault}: {}", range_advice(*may_be_header))]
+    Block {
+        /// What is wrong with the block.
+        fault: BlockError,
+        /// Whether the row is the first of its input and the options declare no header, so that the row may be a
+        /// header.
+        may_be_header: bool,
+    },
     /// The input ends inside a quoted field.
-    #[error("a quoted field is not closed before the input ends: add the closing quote, and double each inner quote")]
+    #[error(
+        "a quoted field is not closed before the input ends: add the closing quote, and double each inner quote, or, \
+         if quotes are part of the text, read fields without quotes"
+    )]
     UnclosedQuote,
     /// Text follows a closing quote.
-    #[error("text follows a closing quote: double each quote inside a quoted field")]
-    TextAfterQuote,
+    #[error(
+        "text follows a closing quote: {}",
+        if *after_backslash {
+            "if a backslash escapes quotes, set it as the escape; otherwise, double each quote inside a quoted field"
+        } else {
+            "double each quote inside a quoted field, or, if quotes are part of the text, read fields without quotes"
+        }
+    )]
+    TextAfterQuote {
+        /// Whether the closing quote follows a backslash.
+        after_backslash: bool,
+    },
     /// A carriage return outside quotes is not followed by a line feed.
     #[error("a carriage return without a line feed: end lines with LF or CRLF, and quote values that contain CR")]
     BareReturn,
@@ -367,16 +479,19 @@ pub enum RowFault {
         /// The maximum length of a row, which depends on the memory limit of the bake.
         len_max_bytes: usize,
     },
-    /// A line of JSON Lines is not JSON.
-    #[error("invalid JSON at byte {at}: {fault}: one object was expected on each line")]
+    /// A row is not JSON.
+    #[error("invalid JSON at byte {at}: {fault}: an object was expected")]
     Json {
-        /// The position of the error in the line, in bytes, counted from 1.
+        /// The position of the error in the row, in bytes, counted from 1.
         at: usize,
         fault: String,
     },
-    /// A line of JSON Lines is JSON, but not an object.
-    #[error("the line is {found}, where an object was expected: write one object per line")]
+    /// A row is JSON, but not an object.
+    #[error("the row is {found}, where an object was expected: write one object per line, or a list of objects")]
     NotObject { found: &'static str },
+    /// The input ends inside a JSON value or a list of rows.
+    #[error("a JSON list or object is not closed before the input ends: copy or export the input again")]
+    UnclosedJson,
     /// An object lacks a chosen field.
     #[error("field {field:?} is missing: correct the row, or choose another key or value field")]
     MissingField { field: String },
@@ -409,7 +524,8 @@ pub enum RowFault {
     /// A value does not fit the type of its column in a typed table.
     #[error(
         "column {column:?} is {found:?}, where {column_type} was expected ({expected}): correct the row, or declare \
-         another type"
+         another type{}",
+        if *may_be_null { ", or, if this text stands for null, set the null text" } else { "" }
     )]
     Cell {
         column: Box<str>,
@@ -418,6 +534,8 @@ pub enum RowFault {
         found: Box<str>,
         /// What was expected instead.
         expected: &'static str,
+        /// Whether the value is a field of delimited text, and programs often write its text for null.
+        may_be_null: bool,
     },
     /// A column of a typed table has no value in a row, but every row must have a value of this column.
     #[error(
@@ -436,11 +554,37 @@ pub enum RowFault {
     OutOfMemory,
 }
 
-fn field_count_advice(expected: usize, found: usize, columns_chosen: bool) -> &'static str {
+/// The place of a row in its input, for messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RowPlace {
+    /// Whether the row is the first of its input.
+    pub(super) is_first: bool,
+    /// Whether the row could be a header that the options do not declare.
+    pub(super) may_be_header: bool,
+}
+
+/// The facts about a row with a wrong number of fields that determine the advice in the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowLayout {
+    /// Whether the options choose columns.
+    pub columns_chosen: bool,
+    /// Whether fields can be quoted.
+    pub has_quotes: bool,
+    /// Whether the row begins with `#`, as comments do.
+    pub is_comment: bool,
+}
+
+fn field_count_advice(expected: usize, found: usize, layout: RowLayout) -> &'static str {
+    let RowLayout { columns_chosen, has_quotes, is_comment } = layout;
     match (columns_chosen, found < expected) {
-        (true, _) => "give every row as many fields as the first, and quote values that hold the delimiter",
+        _ if is_comment => "if the line is a comment, skip comments",
+        (true, _) if has_quotes => {
+            "give every row as many fields as the first, and quote values that hold the delimiter"
+        }
+        (true, _) => "give every row as many fields as the first, or, if fields are quoted, set the quote",
         (false, true) => "give a key and a value, or set the delimiter between them",
-        (false, false) => "quote the value, or choose the key and value columns",
+        (false, false) if has_quotes => "quote the value, or choose the key and value columns",
+        (false, false) => "choose the key and value columns, or, if fields are quoted, set the quote",
     }
 }
 
@@ -452,28 +596,55 @@ fn key_advice(has_spaces: bool, may_be_header: bool) -> &'static str {
     }
 }
 
+fn range_advice(may_be_header: bool) -> &'static str {
+    match may_be_header {
+        true => {
+            "if this row names the columns, read it as a header; otherwise correct it, or choose another type of keys"
+        }
+        false => "correct the row, or choose another type of keys or other columns",
+    }
+}
+
 impl RowFault {
     /// Returns the options that can be changed to avoid the fault.
     pub fn remedies(&self) -> &'static [Remedy] {
         match self {
-            RowFault::FieldCount { columns_chosen: true, .. } => &[],
+            RowFault::FieldCount { layout: RowLayout { is_comment: true, .. }, .. } => &[Remedy::SkipComments],
+            RowFault::FieldCount { layout: RowLayout { columns_chosen: true, has_quotes, .. }, .. } => match has_quotes
+            {
+                true => &[],
+                false => &[Remedy::SetQuote],
+            },
             RowFault::FieldCount { expected, found, .. } if found < expected => &[Remedy::SetDelimiter],
-            RowFault::FieldCount { .. } => &[Remedy::ChooseKey, Remedy::ChooseValue],
+            RowFault::FieldCount { layout: RowLayout { has_quotes: true, .. }, .. } => {
+                &[Remedy::ChooseKey, Remedy::ChooseValue]
+            }
+            RowFault::FieldCount { .. } => &[Remedy::ChooseKey, Remedy::ChooseValue, Remedy::SetQuote],
+            RowFault::TextAfterQuote { after_backslash: true } => &[Remedy::SetEscape],
+            RowFault::TextAfterQuote { .. } | RowFault::UnclosedQuote => &[Remedy::ReadWithoutQuotes],
             RowFault::Key { has_spaces: true, .. } => &[],
             RowFault::Key { may_be_header: true, .. } => &[Remedy::ReadHeader, Remedy::TakeKeysAsBytes],
             RowFault::Key { .. } => &[Remedy::ChooseKey, Remedy::TakeKeysAsBytes],
+            RowFault::TypedKey { may_be_header: true, .. } => &[Remedy::ReadHeader, Remedy::TakeKeysAsBytes],
+            RowFault::TypedKey { .. } => &[Remedy::TakeKeysAsBytes],
             RowFault::KeyLen { .. } | RowFault::KeyType { .. } => &[Remedy::ChooseKey],
             RowFault::Deletion { .. } => &[Remedy::ChooseDeleteColumn],
-            RowFault::Duplicate { .. } => &[Remedy::KeepOneDuplicate],
+            RowFault::Duplicate { .. } | RowFault::Overlap { is_equal: true, .. } => &[Remedy::KeepOneDuplicate],
+            RowFault::Overlap { .. } => &[Remedy::ChooseOverlaps],
+            RowFault::RangeKey { may_be_header: true, .. } => &[Remedy::ReadHeader, Remedy::ChooseKeyKind],
+            RowFault::RangeKey { .. } => &[Remedy::ChooseKeyKind, Remedy::ChooseRanges],
+            RowFault::RangeReversed { .. } => &[Remedy::ChooseRanges],
+            RowFault::Block { may_be_header: true, .. } => &[Remedy::ReadHeader],
+            RowFault::Block { .. } => &[Remedy::ChooseRanges],
             RowFault::Endless { .. } => &[Remedy::AllowMoreMemory],
             RowFault::MissingField { .. } => &[Remedy::ChooseKey, Remedy::ChooseValue],
             RowFault::Null { .. } | RowFault::NotUtf8 { .. } => &[Remedy::ChooseColumns],
             RowFault::NotInJson { .. } => &[Remedy::ChooseColumns, Remedy::UseTypedColumns],
+            RowFault::Cell { may_be_null: true, .. } => &[Remedy::DeclareTypes, Remedy::SetNullText],
             RowFault::Cell { .. } => &[Remedy::DeclareTypes],
             RowFault::NoValue { .. } => &[Remedy::MakeNullable],
-            RowFault::UnclosedQuote
-            | RowFault::TextAfterQuote
-            | RowFault::BareReturn
+            RowFault::BareReturn
+            | RowFault::UnclosedJson
             | RowFault::Json { .. }
             | RowFault::NotObject { .. }
             | RowFault::FieldTwice { .. }
@@ -484,9 +655,29 @@ impl RowFault {
         }
     }
 
-    pub(super) fn key(field: &[u8], may_be_header: bool) -> Self {
+    /// Returns the fault for text after a closing quote. `before` is the text before this quote.
+    pub(super) fn text_after_quote(before: &[u8]) -> Self {
+        RowFault::TextAfterQuote { after_backslash: before.ends_with(b"\\") }
+    }
+
+    pub(super) fn key(field: &[u8], place: RowPlace) -> Self {
+        let RowPlace { is_first, may_be_header } = place;
         let has_spaces = field.trim_ascii().len() < field.len();
-        RowFault::Key { found: shorten(Key::Bytes(field)), has_spaces, may_be_header }
+        RowFault::Key { found: shorten(Key::Bytes(field)), has_spaces, may_be_header, is_first }
+    }
+
+    pub(super) fn block(fault: BlockError, place: RowPlace) -> Self {
+        // The name of a column is no address.
+        let may_be_header = place.may_be_header && matches!(fault, BlockError::Address { .. });
+        RowFault::Block { fault, may_be_header }
+    }
+
+    pub(super) fn range_key(which: &'static str, fault: KeyTextError, place: RowPlace) -> Self {
+        RowFault::RangeKey { which, fault: fault.into(), may_be_header: place.may_be_header }
+    }
+
+    pub(super) fn typed_key(fault: KeyTextError, place: RowPlace) -> Self {
+        RowFault::TypedKey { fault: fault.into(), may_be_header: place.may_be_header }
     }
 
     /// Returns the fault for an error in a JSON text. The text begins `part_at` bytes after the start of its line.
@@ -500,7 +691,17 @@ impl RowFault {
     pub(super) fn cell(column: &Column, found: &[u8], expected: &'static str) -> Self {
         let Column { name, column_type, .. } = column;
         let found = shorten_text(found).into();
-        RowFault::Cell { column: name.as_str().into(), column_type: *column_type, found, expected }
+        RowFault::Cell { column: name.as_str().into(), column_type: *column_type, found, expected, may_be_null: false }
+    }
+
+    /// Returns the fault for a field of delimited text.
+    pub(super) fn field(column: &Column, found: &[u8], expected: &'static str) -> Self {
+        let mut fault = RowFault::cell(column, found, expected);
+        if let RowFault::Cell { may_be_null, .. } = &mut fault {
+            let nulls = ["\\N", "null", "na", "n/a", "none", "nil", "0000-00-00", "0000-00-00 00:00:00"];
+            *may_be_null = nulls.iter().any(|null| found.eq_ignore_ascii_case(null.as_bytes()));
+        }
+        fault
     }
 
     pub(super) fn no_value(column: &Column) -> Self {
@@ -557,20 +758,44 @@ pub enum Remedy {
     /// Declare that a column can be null ([`Column::is_nullable`](crate::typed::Column::is_nullable) in
     /// [`TypedColumns::types`](super::TypedColumns::types)).
     MakeNullable,
+    /// Reject inputs without a column ([`TypedColumns::require_columns`](super::TypedColumns::require_columns)).
+    RequireColumns,
     /// Convert the values of the base ([`TypedColumns::cast`](super::TypedColumns::cast)).
     CastBase,
     /// Choose another delete column ([`Options::delete_column`](super::Options::delete_column)).
     ChooseDeleteColumn,
     /// Read column names from the first row ([`Options::header`](super::Options::header)).
     ReadHeader,
+    /// Confirm that the first row is a row.
+    ReadNoHeader,
     /// Set the byte between fields ([`Options::delimiter`](super::Options::delimiter)).
     SetDelimiter,
+    /// Set the byte that encloses fields ([`Options::quote`](super::Options::quote)).
+    SetQuote,
+    /// Read fields without quotes ([`Quote::None`](super::Quote::None)).
+    ReadWithoutQuotes,
+    /// Set the byte before escaped bytes ([`Options::escape`](super::Options::escape)).
+    SetEscape,
+    /// Set the byte with which comments begin ([`Options::comment`](super::Options::comment)).
+    SkipComments,
+    /// Set the texts that stand for null ([`Options::null_texts`](super::Options::null_texts)).
+    SetNullText,
     /// Choose whether keys are numbers or bytes ([`Options::keys`](super::Options::keys)).
     ChooseKeyKind,
-    /// Read keys as bytes ([`Keys::Bytes`](super::Keys::Bytes)).
+    /// Choose other columns for ranges ([`Options::ranges`](super::Options::ranges)).
+    ChooseRanges,
+    /// Choose which row wins where ranges overlap ([`Options::overlaps`](super::Options::overlaps)).
+    ChooseOverlaps,
+    /// Read keys as bytes ([`Keys::BYTES`](super::Keys::BYTES)).
     TakeKeysAsBytes,
+    /// Read keys as IP addresses ([`PartType::Ip`](crate::PartType::Ip)).
+    TakeKeysAsAddresses,
+    /// Read keys as UUIDs ([`PartType::Uuid`](crate::PartType::Uuid)).
+    TakeKeysAsUuids,
     /// Read keys as the same kind as the base's keys ([`Keys::Auto`](super::Keys::Auto)).
     TakeKeysAsBase,
+    /// Choose another layout ([`Options::layout`](super::Options::layout)).
+    ChooseLayout,
     /// Keep one of the rows that have the same key ([`Options::duplicates`](super::Options::duplicates)).
     KeepOneDuplicate,
     /// Allow more bad rows ([`BadRows::Skip`](super::BadRows::Skip)).

@@ -3,6 +3,8 @@
 //! In: inputs. Out: numbered pieces, and the origin of each row: one number that identifies its input and line. If too
 //! many pieces are in flight, the feed waits.
 
+use std::collections::HashSet;
+use std::mem::{Discriminant, discriminant};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,6 +17,7 @@ use super::parse::{self, Piece, RowUnit};
 use super::report::Progress;
 use super::sort::parsed_piece::ParsedPiece;
 use super::typed::TypedPlan;
+use super::warning::Warning;
 
 /// A piece of an input, to be parsed.
 pub(super) struct Work {
@@ -83,6 +86,8 @@ pub(super) struct Feed<'p> {
     /// An upper bound on the line number of the last line that has been read from the latest input.
     last_line_max: u64,
     facts: Vec<InputFacts>,
+    /// The kinds of warnings that are reported once, and have been reported.
+    reported: HashSet<Discriminant<Warning>>,
 }
 
 /// The reason why the feed stops before the end of an input.
@@ -109,8 +114,19 @@ impl<'p> Feed<'p> {
         parsed: SyncSender<Parsed>,
         rows_read: &'p AtomicU64,
     ) -> Self {
-        let (next_number, read_bytes, last_line_max, facts) = (0, 0, 0, Vec::new());
-        Feed { context, recycled, window, work, parsed, next_number, rows_read, read_bytes, last_line_max, facts }
+        Feed {
+            context,
+            recycled,
+            window,
+            work,
+            parsed,
+            next_number: 0,
+            rows_read,
+            read_bytes: 0,
+            last_line_max: 0,
+            facts: Vec::new(),
+            reported: HashSet::new(),
+        }
     }
 
     /// Sends the pieces of all inputs. Stops at the first error, and sends this error to the gatherer instead of a
@@ -149,9 +165,15 @@ impl<'p> Feed<'p> {
         // inputs.
         let input_origin = origins.begin(&input_name, reader.row_unit(), self.last_line_max);
         self.last_line_max = 0;
-        while let Some(piece) = reader.next_piece(self.recycled.buffer())? {
+        while let Some(mut piece) = reader.next_piece(self.recycled.buffer())? {
             self.last_line_max = piece.last_line_max;
             self.context.check_canceled()?;
+            for warning in piece.warnings.drain(..) {
+                let is_once = matches!(warning, Warning::PossibleEscapes { .. } | Warning::PossibleDeletions { .. });
+                if !is_once || self.reported.insert(discriminant(&warning)) {
+                    progress(Progress::Warning(warning));
+                }
+            }
             if let Some(types) = self.context.typed.as_ref().and_then(TypedPlan::take_inferred) {
                 progress(Progress::Inferred { types });
             }

@@ -18,22 +18,24 @@ use super::feed::Origins;
 use super::gather::Gathered;
 use super::index::{self, FinishError};
 use super::keys::Keys;
+use super::layout;
 use super::old_table::{self, OldTable};
 use super::options::Duplicates;
-use super::place::{Cancel, NewFile, PlaceError};
+use super::place::{Cancel, NewFile, PlaceError, put_all_in_place};
 use super::report::{Progress, Report, Stage, StageClock};
-use super::shards::{ShardReport, Shards, path_of};
+use super::shards::{self, ShardReport, Shards, path_of};
 use super::sort::sorted_rows::{RowOrigins, SortedRows, TableRecords};
 use super::sort::{ExtentOwner, Tally};
 use super::table::WrittenRecords;
+use crate::Lookup;
 use crate::folder::remove_file;
 use crate::format::FormatError;
 use crate::format::header::Layout;
 use crate::format::record::PLACE_BITS;
 use crate::replace::TableSummary;
-use crate::slots::SlotRange;
-use crate::store::check::Plan;
-use crate::store::{Pace, Store, StoreError};
+use crate::slots::{SlotRange, slot_of_typed};
+use crate::store::check_plan::Plan;
+use crate::store::{Memory, OpenOptions, Pace, Store, StoreError};
 use crate::typed::Schema;
 
 /// The baked tables whose rows a bake reads.
@@ -81,8 +83,6 @@ struct Finished {
 /// The new files of a bake.
 struct Written {
     tables: Vec<NewTable>,
-    /// The number of deletions: see [`Combined`](super::combine::Combined).
-    removals: u64,
     parts: SortedParts,
 }
 
@@ -101,7 +101,7 @@ impl Finish<'_, '_> {
     /// Returns one report per file.
     pub(super) fn run(mut self, mut gathered: Gathered<'_>, old: OldTables) -> Result<Vec<ShardReport>, BakeError> {
         let bad_rows = std::mem::take(&mut gathered.bad_rows).finish()?;
-        let Written { tables, removals, parts } = self.records(&mut gathered, &old)?;
+        let Written { tables, parts } = self.records(&mut gathered, &old)?;
         // A table that must not replace the old one is rejected before the index is built.
         self.check_replacement(&tables)?;
         // Releases the memory of the sorted rows before the index is built, unless a full verification needs them.
@@ -111,7 +111,7 @@ impl Finish<'_, '_> {
         self.context.check_canceled()?;
         let finished = self.verify(indexed, parts)?;
         let facts = self.place(finished)?;
-        Ok(self.reports(gathered, bad_rows, &old, removals, facts))
+        Ok(self.reports(gathered, bad_rows, &old, facts))
     }
 
     /// Returns the path that messages about the output name.
@@ -121,14 +121,18 @@ impl Finish<'_, '_> {
         }
     }
 
+    /// Returns the slots whose rows are baked.
+    fn slots(&self) -> SlotRange {
+        self.context.options.slots.unwrap_or(SlotRange::ALL)
+    }
+
     fn check_replacement(&self, tables: &[NewTable]) -> Result<(), BakeError> {
         let path = self.output_path();
         let rows = tables.iter().map(|table| table.records.row_count).sum();
-        let new = TableSummary { rows, key_kind: tables[0].records.key_kind };
-        // The folder of a sharded table is empty.
+        let new = TableSummary { rows, key_type: tables[0].records.key_type };
         let replaced = match self.output {
             Output::File(path) => old_table::summary(path)?,
-            Output::Folder(..) => None,
+            Output::Folder(folder, _) => shards::summary(folder, self.slots())?,
         };
         let checked = self.context.options.replace.check(new, replaced);
         checked.map_err(|error| BakeError::Replace { path: path.to_path_buf(), error })
@@ -144,12 +148,15 @@ impl Finish<'_, '_> {
     fn records(&mut self, gathered: &mut Gathered<'_>, old: &OldTables) -> Result<Written, BakeError> {
         let context = self.context;
         let mut parts = SortedParts {
-            kind: gathered.kind,
+            sorted_type: self.context.options.sorted_keys().key_type(gathered.kind),
+            key_type: self.context.options.keys.key_type(gathered.kind),
+            has_ranges: context.options.ranges.is_some(),
             base: old.base.as_ref().map(|base| base.table.clone()),
             tables: old.tables.iter().map(|old| old.table.clone()).collect(),
             spilled: std::mem::take(&mut gathered.spilled),
             last: gathered.last.take(),
         };
+        layout::check(context.options, parts.key_type, parts.has_ranges)?;
         if let Some(stream) = gathered.stream.take().filter(|stream| !stream.is_empty()) {
             let (path, streamed) = (self.output_path().to_path_buf(), stream.finish()?);
             gathered.rows_streamed = streamed.records.row_count;
@@ -158,7 +165,7 @@ impl Finish<'_, '_> {
                 // The rows were written while they were read, so this stage has processed no rows.
                 self.end(Stage::Write, None, None);
                 let table = NewTable { path, slots: None, file: streamed.file, records: streamed.records };
-                return Ok(Written { tables: vec![table], removals: 0, parts });
+                return Ok(Written { tables: vec![table], parts });
             }
             parts.tables.push(streamed.into_table().map_err(|error| BakeError::output(&path, error))?);
         }
@@ -175,22 +182,21 @@ impl Finish<'_, '_> {
             each_row(&parts, context, &mut gathered.tally, |_, _| context.check_canceled())?;
             reject_duplicate(context, &gathered.tally, self.origins)?;
         }
-        let (tables, removals) = self.combine(&parts, gathered)?;
+        let tables = self.combine(&parts, gathered)?;
         reject_duplicate(context, &gathered.tally, self.origins)?;
         let counts = tables.iter().map(|table| (table.records.row_count, table.records.records_len_bytes));
         let (rows, len_bytes) = counts.fold((0, 0), |all, table| (all.0 + table.0, all.1 + table.1));
         self.end(Stage::Write, Some(rows), Some(len_bytes));
-        Ok(Written { tables, removals, parts })
+        Ok(Written { tables, parts })
     }
 
-    /// Writes all rows into new files. Returns the files, and the number of deletions.
-    fn combine(&mut self, parts: &SortedParts, gathered: &mut Gathered<'_>) -> Result<(Vec<NewTable>, u64), BakeError> {
+    /// Writes all rows into new files.
+    fn combine(&mut self, parts: &SortedParts, gathered: &mut Gathered<'_>) -> Result<Vec<NewTable>, BakeError> {
         let context = self.context;
         let files: Vec<(PathBuf, Option<SlotRange>)> = match self.output {
             Output::File(path) => vec![(path.to_path_buf(), None)],
             Output::Folder(folder, shards) => {
-                let slots = context.options.slots.unwrap_or(SlotRange::ALL);
-                let ranges = shards.ranges(slots, parts, context)?.into_iter();
+                let ranges = shards.ranges(self.slots(), parts, context)?.into_iter();
                 ranges.map(|slots| (path_of(folder, slots), Some(slots))).collect()
             }
         };
@@ -200,10 +206,10 @@ impl Finish<'_, '_> {
         let created = files.iter().map(create).collect::<Result<Vec<_>, _>>()?;
         let targets = files.iter().zip(&created).map(|((path, slots), file)| Target { file, path, slots: *slots });
         let targets: Vec<_> = targets.collect();
-        let combined = combine(PLACE_BITS, parts, &targets, context, &mut gathered.tally, self.progress)?;
-        let tables = files.into_iter().zip(created).zip(combined.records);
+        let records = combine(PLACE_BITS, parts, &targets, context, &mut gathered.tally, self.progress)?;
+        let tables = files.into_iter().zip(created).zip(records);
         let tables = tables.map(|(((path, slots), file), records)| NewTable { path, slots, file, records });
-        Ok((tables.collect(), combined.removals))
+        Ok(tables.collect())
     }
 
     fn index(&mut self, tables: Vec<NewTable>) -> Result<Vec<(NewTable, Layout)>, BakeError> {
@@ -271,31 +277,39 @@ impl Finish<'_, '_> {
         Ok(finished)
     }
 
-    /// Renames the files to their final paths. If a shard cannot be renamed, removes the shards before it. Returns what
-    /// the reports need.
+    /// Renames the files to their final paths, and removes other shards of an earlier bake. If a shard cannot be
+    /// renamed, removes the shards before it, unless they have replaced others. Returns what the reports need.
     fn place(&mut self, finished: Vec<Finished>) -> Result<Vec<PlacedFacts>, BakeError> {
         (self.progress)(Progress::Settle);
         let len_bytes = finished.iter().map(|file| file.layout.file_len_bytes()).sum();
-        let mut placed: Vec<PlacedFacts> = Vec::new();
+        let old_shards = match self.output {
+            Output::File(_) => Vec::new(),
+            Output::Folder(folder, _) => shards::existing(folder, self.slots())?,
+        };
+        let (mut facts, mut files) = (Vec::new(), Vec::new());
         for Finished { table, layout, keys_looked_up } in finished {
             let NewTable { path, slots, file, records } = table;
-            if let Err(error) = file.put_in_place() {
-                // The file whose folder cannot be synced has its final path already.
-                let shards = placed.iter().map(|shard| &shard.path).chain(slots.map(|_| &path));
-                for shard in shards {
-                    // The error of the bake is reported, not an error of this attempt to clean up.
-                    let _ = remove_file(shard);
-                }
-                return Err(match error {
-                    PlaceError::Unplaced(_) if self.context.options.cancel.is_set() => BakeError::Canceled,
-                    PlaceError::Unplaced(error) => BakeError::output(&path, error),
-                    PlaceError::FolderSync(error) => BakeError::FolderSync { path, error },
-                });
+            files.push(file);
+            facts.push(PlacedFacts { path, slots, records, layout, keys_looked_up });
+        }
+        if let Err((placed, error)) = put_all_in_place(files) {
+            let shards = facts[..placed].iter().filter(|file| file.slots.is_some() && old_shards.is_empty());
+            for shard in shards {
+                // The error of the bake is reported, not an error of this attempt to clean up.
+                let _ = remove_file(&shard.path);
             }
-            placed.push(PlacedFacts { path, slots, records, layout, keys_looked_up });
+            let path = facts[placed.min(facts.len() - 1)].path.clone();
+            return Err(match error {
+                PlaceError::Unplaced(_) if self.context.options.cancel.is_set() => BakeError::Canceled,
+                PlaceError::Unplaced(error) => BakeError::output(&path, error),
+                PlaceError::FolderSync(error) => BakeError::FolderSync { path, error },
+            });
+        }
+        for old in old_shards.iter().filter(|old| facts.iter().all(|new| new.path != **old)) {
+            remove_file(old).map_err(|error| BakeError::output(old, error))?;
         }
         self.end(Stage::Settle, None, Some(len_bytes));
-        Ok(placed)
+        Ok(facts)
     }
 
     fn reports(
@@ -303,7 +317,6 @@ impl Finish<'_, '_> {
         gathered: Gathered<'_>,
         bad_rows: u64,
         old: &OldTables,
-        removals: u64,
         files: Vec<PlacedFacts>,
     ) -> Vec<ShardReport> {
         let (context, tally) = (self.context, &gathered.tally);
@@ -323,11 +336,11 @@ impl Finish<'_, '_> {
                 duplicates_dropped: tally.duplicates_dropped,
                 base_replaced: tally.base_replaced,
                 base_removed: tally.base_removed,
-                absent_removed: removals - tally.base_removed,
+                absent_removed: tally.absent_removed,
                 runs: gathered.runs,
                 merge_passes: gathered.merge_passes,
                 rows: file.records.row_count,
-                key_kind: file.records.key_kind,
+                key_type: file.records.key_type,
                 schema: self.schema.clone(),
                 first_text_key: first_text_key.map(|(input, _, line)| (input.to_owned(), line)),
                 file_len_bytes: file.layout.file_len_bytes(),
@@ -407,6 +420,9 @@ pub(super) fn compare(
     context: &Context<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), BakeError> {
+    if records.groups.is_some() {
+        return compare_with_store(target, parts, context, progress);
+    }
     let (file, owner) = (target.file.file(), ExtentOwner::Output(target.path.into()));
     let table = TableRecords::written(file, records, RowOrigins::Counted(0), Vec::new(), owner);
     let table = table.map_err(|error| BakeError::output(target.path, error))?;
@@ -414,7 +430,7 @@ pub(super) fn compare(
     let mut found = written.begin(0)?;
     let mut row_number = 0;
     each_row(parts, context, &mut Tally::default(), |row, _| {
-        if row.deleted || target.slots.is_some_and(|slots| !slots.has_key(row.key)) {
+        if row.deleted || target.slots.is_some_and(|slots| !slots.has(slot_of_typed(parts.key_type, row.key))) {
             return Ok(());
         }
         if row_number % PROGRESS_ROWS == 0 {
@@ -423,7 +439,7 @@ pub(super) fn compare(
         }
         let is_same = found.is_some() && {
             let (found, _) = written.row();
-            (found.key, found.value) == (row.key, row.value)
+            (found.row_key(), found.value) == (row.row_key(), row.value)
         };
         if !is_same {
             return Err(BakeError::Compare { row: row_number });
@@ -433,6 +449,33 @@ pub(super) fn compare(
         Ok(())
     })?;
     if found.is_some() { Err(BakeError::Compare { row: row_number }) } else { Ok(()) }
+}
+
+/// Implements [`compare`] for a table with the compact layout, whose values have no keys beside them.
+fn compare_with_store(
+    target: &Target<'_>,
+    parts: &SortedParts,
+    context: &Context<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), BakeError> {
+    let store = Store::from_file(target.file.file(), target.path, Memory::Map, &OpenOptions::default(), &mut |_| ());
+    let store = store.map_err(BakeError::Verify)?;
+    let (mut found, mut row_number) = (store.iter(), 0);
+    each_row(parts, context, &mut Tally::default(), |row, _| {
+        if row.deleted || target.slots.is_some_and(|slots| !slots.has(slot_of_typed(parts.key_type, row.key))) {
+            return Ok(());
+        }
+        if row_number % PROGRESS_ROWS == 0 {
+            context.check_canceled()?;
+            progress(Progress::Compare { rows: row_number, rows_total: store.len() as u64 });
+        }
+        if !matches!(found.next(), Some(Ok((key, value))) if (key, value) == (row.key, row.value)) {
+            return Err(BakeError::Compare { row: row_number });
+        }
+        row_number += 1;
+        Ok(())
+    })?;
+    if found.next().is_some() { Err(BakeError::Compare { row: row_number }) } else { Ok(()) }
 }
 
 fn plan(layout: &Layout, budget: &Budget, cancel: &Cancel) -> Plan {
@@ -450,12 +493,13 @@ mod tests {
     use super::*;
     use crate::bake::index;
     use crate::bake::table::RecordsWriter;
-    use crate::format::key::{Key, KeyKind};
+    use crate::format::key::Key;
+    use crate::format::key_type::KeyType;
 
     /// Returns a file with `row_count` rows, and its expected layout.
     fn baked(row_count: u64) -> (File, Layout) {
         let file = tempfile::tempfile().unwrap();
-        let mut records = RecordsWriter::new(&file, KeyKind::U64, 8, 1).unwrap();
+        let mut records = RecordsWriter::new(&file, KeyType::U64, false, 8, 1).unwrap();
         (0..row_count).for_each(|key| records.push(Key::U64(key), &[b'v'; 80]).unwrap());
         let layout =
             index::build(&file, &records.finish().unwrap(), &[], &Budget::test(1 << 30, 2), &mut |_, _| ()).unwrap();

@@ -27,7 +27,9 @@ use super::sort::run::{REF_LEN_BYTES, SortedRun};
 use super::sort::spill::{SpillFile, SpilledRun};
 use super::sort::{LINES_MAX, Tally};
 use super::stream::{Offered, SortedStream};
-use crate::format::key::KeyKind;
+use super::warning::Warning;
+use crate::format::key::{Key, KeyKind};
+use crate::format::key_type::{KeyType, PartType};
 
 /// The result of [`gather`]: all rows of the inputs. The rows are in a [`SortedStream`], in spilled runs, and in a last
 /// run in memory.
@@ -44,6 +46,8 @@ pub(super) struct Gathered<'b> {
     pub(super) tally: Tally,
     pub(super) rows_read: u64,
     pub(super) bad_rows: BadRowsFile,
+    pub(super) rows_in_quotes: RowsInQuotes,
+    pub(super) key_forms: KeyForms,
     /// The number of runs that were spilled.
     pub(super) runs: usize,
     /// The number of merge passes before the final merge. A merge pass merges all spilled runs into fewer runs.
@@ -51,6 +55,59 @@ pub(super) struct Gathered<'b> {
     /// The number of rows that `stream` wrote. 0 until `stream` is finished.
     pub(super) rows_streamed: u64,
     pub(super) inputs: Vec<InputFacts>,
+}
+
+/// The rows with a quoted field whose lines look like rows.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RowsInQuotes {
+    pub(super) rows: u64,
+    /// The origin (see [`Origins`]) of the first of these rows.
+    pub(super) first_origin: Option<u64>,
+}
+
+/// What keys of bytes look like, as far as some keys of each piece show.
+#[derive(Clone, Copy, Default)]
+pub(super) enum KeyForms {
+    #[default]
+    Unknown,
+    All(PartType),
+    /// Several forms, or none that a key type has.
+    Other,
+}
+
+impl KeyForms {
+    /// The maximum number of keys of a piece that are looked at.
+    const SAMPLE: usize = 16;
+
+    fn add(&mut self, piece: &ParsedPiece) {
+        let step = piece.len().div_ceil(KeyForms::SAMPLE).max(1);
+        for position in piece.positions().iter().step_by(step) {
+            let form = match (*self, piece.key_at(*position)) {
+                (KeyForms::Other, _) | (_, Key::U64(_)) => None,
+                (KeyForms::All(form), Key::Bytes(key)) => Some(form).filter(|form| has_form(*form, key)),
+                (KeyForms::Unknown, Key::Bytes(key)) => {
+                    [PartType::Ip, PartType::Uuid].into_iter().find(|form| has_form(*form, key))
+                }
+            };
+            *self = form.map_or(KeyForms::Other, KeyForms::All);
+            if form.is_none() {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn warning(self) -> Option<Warning> {
+        match self {
+            KeyForms::All(PartType::Ip) => Some(Warning::KeysAreAddresses),
+            KeyForms::All(PartType::Uuid) => Some(Warning::KeysAreUuids),
+            _ => None,
+        }
+    }
+}
+
+/// Returns whether a key has the usual form of a type. A UUID without hyphens looks like the digits of any hash.
+fn has_form(form: PartType, key: &[u8]) -> bool {
+    (form != PartType::Uuid || key.contains(&b'-')) && KeyType::of(form).parse(key).is_ok()
 }
 
 impl Gathered<'_> {
@@ -64,6 +121,8 @@ impl Gathered<'_> {
             tally: Tally::default(),
             rows_read: 0,
             bad_rows: BadRowsFile::default(),
+            rows_in_quotes: RowsInQuotes::default(),
+            key_forms: KeyForms::default(),
             runs: 0,
             merge_passes: 0,
             rows_streamed: 0,
@@ -109,10 +168,10 @@ fn parse(context: &Context<'_>, works: &Mutex<Receiver<Work>>, parsed: &SyncSend
         // Only one parser waits for a piece at a time. The other idle parsers wait for the lock.
         let Ok(work) = lock(works).recv() else { return };
         let Work { ticket, piece, input_name, input_origin } = work;
-        let Piece { first_line, len_bytes, may_be_header, mut rows, .. } = piece;
+        let Piece { first_line, len_bytes, first_row, mut rows, .. } = piece;
         let mut piece = recycled.parsed_piece();
-        piece.begin(context.options.keys.kind(), len_bytes, first_line, input_origin + first_line);
-        let mut filler = Filler::new(context.options, &input_name, &mut piece, may_be_header);
+        piece.begin(context.options.sorted_keys().kind(), len_bytes, first_line, input_origin + first_line);
+        let mut filler = Filler::new(context.options, &input_name, &mut piece, first_row);
         let result = catch_unwind(AssertUnwindSafe(|| rows.parse(&mut filler)));
         if let Some(buffer) = rows.into_buffer() {
             recycled.add_buffer(buffer);
@@ -165,7 +224,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
             gathered: Gathered {
                 stream,
                 bad_rows: BadRowsFile::create(&context.options.bad_rows)?,
-                ..Gathered::empty(context.options.keys.kind())
+                ..Gathered::empty(context.options.sorted_keys().kind())
             },
             pieces: Vec::new(),
             held_bytes: 0,
@@ -195,7 +254,10 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
         self.context.check_canceled()?;
         self.gathered.bad_rows.take(mem::take(&mut piece.bad))?;
         self.rows_read.fetch_add(piece.len() as u64, Ordering::Relaxed);
-        let Gathered { first_text_origin, stream, tally, .. } = &mut self.gathered;
+        let Gathered { first_text_origin, stream, tally, rows_in_quotes, key_forms, .. } = &mut self.gathered;
+        key_forms.add(&piece);
+        rows_in_quotes.rows += piece.rows_in_quotes;
+        rows_in_quotes.first_origin = rows_in_quotes.first_origin.or(piece.first_origin_in_quotes);
         *first_text_origin = first_text_origin.or(piece.first_text_origin());
         // Sorted input is written as it arrives. If a later piece is out of order, what is in the file becomes a sorted
         // run, so no work is lost.
@@ -237,7 +299,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
     }
 
     fn kind(&self) -> KeyKind {
-        match self.context.options.keys {
+        match self.context.options.sorted_keys() {
             // Runs of numbers stay sorted if a text key comes later: they are then merged once per number of digits.
             Keys::Auto if self.gathered.first_text_origin.is_none() => KeyKind::U64,
             keys => keys.kind(),
@@ -304,6 +366,7 @@ impl<'s, 'e, 'c: 's, 'b> Gatherer<'s, 'e, 'c, 'b> {
 mod tests {
     use super::*;
     use crate::bake::budget::Budget;
+    use crate::bake::error::RowPlace;
     use crate::bake::feed::Ticket;
     use crate::bake::options::Options;
     use crate::bake::parse::ParsePiece;
@@ -331,7 +394,14 @@ mod tests {
         let ((work, works), (parsed, pieces)) = (sync_channel(2), sync_channel(2));
         for (number, panics) in [(0, true), (1, false)] {
             let rows = Box::new(TestPiece { panics });
-            let piece = Piece { first_line: 1, last_line_max: 1, len_bytes: 1, may_be_header: false, rows };
+            let piece = Piece {
+                first_line: 1,
+                last_line_max: 1,
+                len_bytes: 1,
+                first_row: RowPlace::default(),
+                warnings: Vec::new(),
+                rows,
+            };
             let ticket = Ticket { number, slots: 1 };
             work.send(Work { ticket, piece, input_name: "input".into(), input_origin: number }).unwrap();
         }

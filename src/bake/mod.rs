@@ -17,13 +17,17 @@ mod error;
 mod feed;
 mod finish;
 mod gather;
+mod groups;
 mod index;
 mod input;
 mod keys;
+mod layout;
 mod old_table;
 mod options;
 mod parse;
 mod place;
+mod range_keys;
+mod ranges;
 mod report;
 mod row;
 mod section;
@@ -34,11 +38,15 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod warning;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::format::key::Key;
+#[doc(inline)]
+pub use crate::format::header::TableLayout;
+use crate::format::key::{Key, KeyKind};
+use crate::format::key_type::PartType;
 use crate::progress::WithProgress;
 #[doc(hidden)]
 pub use crate::replace::ReplaceError;
@@ -52,17 +60,19 @@ use budget::{Budget, Context};
 pub use columns::{Column, ValueSpec};
 pub use error::{BakeError, MEMORY_MIN_BYTES};
 #[doc(hidden)]
-pub use error::{Remedy, RowFault};
+pub use error::{Remedy, RowFault, RowLayout};
 use feed::Origins;
 use finish::{Finish, OldTables, Output};
-use gather::{Gathered, gather};
+use gather::{Gathered, RowsInQuotes, gather};
 pub use input::Input;
 #[doc(hidden)]
 pub use input::{Compression, InputFacts, RowPiece};
 pub use keys::Keys;
-use old_table::{OldTable, check_base};
-pub use options::{Duplicates, Format, Options, TypedColumns};
+use old_table::{OldTable, check_base, check_base_ranges};
+pub use options::{Duplicates, Format, Options, Overlaps, Quote, RangeEnds, TypedColumns};
 use parse::RowUnit;
+#[cfg(feature = "parquet")]
+pub use parse::parquet_key_type;
 pub use place::Cancel;
 use place::NewFile;
 use report::StageClock;
@@ -71,13 +81,15 @@ pub use report::{Progress, Report};
 pub use report::{Stage, StageFacts, TableFacts};
 #[doc(hidden)]
 pub use shards::SlotLens;
-use shards::in_empty_folder;
+use shards::in_shard_folder;
 pub use shards::{SHARD_LEN_MAX_BYTES, SHARDS_MAX, ShardReport, Shards};
+use sort::BASE_ORIGIN;
 use stream::SortedStream;
 #[doc(hidden)]
 pub use table::ValueLens;
 use typed::{Base, TypedPlan, check_options, final_schema};
 pub use typed::{parse_types, write_types};
+pub use warning::Warning;
 
 /// Bakes delimited text (RFC 4180) from one reader into a table at `output`: see [`bake`].
 ///
@@ -209,7 +221,9 @@ pub fn bake_shards<'a>(
 ) -> Result<Vec<ShardReport>, BakeError> {
     options.into().run(|options, progress| {
         let budget = Budget::new(options, &folder.join("shard"))?;
-        in_empty_folder(folder, || bake_to(budget, inputs, Output::Folder(folder, shards), options, progress))
+        in_shard_folder(folder, options.slots.unwrap_or(SlotRange::ALL), || {
+            bake_to(budget, inputs, Output::Folder(folder, shards), options, progress)
+        })
     })
 }
 
@@ -224,11 +238,14 @@ fn bake_to(
     let base = open_base(options)?;
     if let Some(base) = &base {
         check_base(options, base)?;
+        check_base_ranges(options, base)?;
     }
     let keys = keys_with_base(check_options(options)?, base.as_ref())?;
+    check_key_columns(options, keys)?;
     let options = &Options { keys, ..options.clone() };
-    check_delimiter(options)?;
     check_slots(options, output)?;
+    check_ranges(options)?;
+    layout::check(options, options.keys.key_type(KeyKind::U64), options.ranges.is_some())?;
     let pool = budget.thread_pool()?;
     let of_base = |base: &OldTable| Some(Base { path: base.facts.path.clone(), schema: base.schema.clone()? });
     let typed = TypedPlan::new(options, base.as_ref().and_then(of_base));
@@ -238,15 +255,25 @@ fn bake_to(
     // Creates a new file now, so that a failure is reported before the first row is read.
     let file = NewFile::beside(&output.first_path(), &options.cancel);
     let file = file.map_err(|error| BakeError::output(&output.first_path(), error))?;
-    // A stream writes rows before all rows have been read, so three options rule it out. With `Auto`, the kind and
+    // A stream writes rows before all rows have been read, so some options rule it out. With `Auto`, the kind and
     // order of keys are unknown until the last row. A full verification needs the sorted rows again. With a base, the
-    // rows of the base must be merged with the rows of the inputs. A stream also writes only one file.
-    let can_stream = options.keys != Keys::Auto && !options.compare_rows && base.is_none();
+    // rows of the base must be merged with the rows of the inputs. The rows of a table of ranges are known only when all
+    // ranges are sorted. A stream also writes only one file, and its rows must have keys, because they are read again
+    // if later rows are not in order.
+    let is_sorted = options.keys != Keys::Auto && options.ranges.is_none() && options.layout == TableLayout::Fast;
+    let can_stream = is_sorted && !options.compare_rows && base.is_none();
     let stream = match output {
         Output::File(path) if can_stream => Some(SortedStream::new(path, file, &context)?),
         _ => None,
     };
     let mut gathered = gather(inputs, &context, &mut origins, stream, progress)?;
+    if let RowsInQuotes { rows: rows @ 1.., first_origin: Some(origin) } = gathered.rows_in_quotes {
+        let (input, _, line) = origins.locate(origin);
+        progress(Progress::Warning(Warning::RowsInQuotes { input: input.to_owned(), line, rows }));
+    }
+    if let Some(warning) = gathered.key_forms.warning().filter(|_| base.is_none() && are_texts(options.keys)) {
+        progress(Progress::Warning(warning));
+    }
     let schema = final_schema(options, context.typed.as_ref())?;
     let base = match (base, &schema) {
         (Some(base), Some(schema)) => Some(old_table::convert_base(base, schema, &context, &mut gathered.bad_rows)?),
@@ -263,7 +290,8 @@ fn bake_to(
 /// All tables must have keys of the same kind. Either no table is typed, or all tables have the same columns, in any
 /// order: the new table then has the columns of the first table. If several tables have a row with the same key,
 /// [`Duplicates::First`] keeps the row of the table that comes first in `tables`, [`Duplicates::Last`] keeps the row of
-/// the table that comes last, and [`Duplicates::Error`] rejects the merge. With [`Options::slots`], only the rows of
+/// the table that comes last, and [`Duplicates::Error`] rejects the merge. Either all tables have ranges or none;
+/// [`Options::overlaps`] decides which row a key of several ranges belongs to. With [`Options::slots`], only the rows of
 /// these slots are merged, so a merge of one table extracts a shard. Options for text formats have no effect. As in
 /// [`bake`], the same rows give the same file.
 ///
@@ -323,7 +351,9 @@ pub fn merge_shards<'a>(
 ) -> Result<Vec<ShardReport>, BakeError> {
     options.into().run(|options, progress| {
         let budget = Budget::new(options, &folder.join("shard"))?;
-        in_empty_folder(folder, || merge_to(budget, tables, Output::Folder(folder, shards), options, progress))
+        in_shard_folder(folder, options.slots.unwrap_or(SlotRange::ALL), || {
+            merge_to(budget, tables, Output::Folder(folder, shards), options, progress)
+        })
     })
 }
 
@@ -347,53 +377,93 @@ fn merge_to(
     }
     let mut all = base.iter().chain(&opened);
     let first = all.next().ok_or(BakeError::NoTables)?;
-    if let Some(other) = all.find(|other| other.table.kind != first.table.kind) {
+    if let Some(other) = all.find(|other| other.table.key_type != first.table.key_type) {
         return Err(BakeError::TableKeys {
             table: first.facts.path.clone(),
-            kind: first.table.kind,
+            key_type: first.table.key_type,
             other: other.facts.path.clone(),
-            other_kind: other.table.kind,
+            other_type: other.table.key_type,
         });
     }
-    let kind = first.table.kind;
-    let options = &Options { keys: kind.into(), ..options.clone() };
+    let mut all = base.iter().chain(&opened);
+    if let Some(other) = all.find(|other| other.table.has_ranges != first.table.has_ranges) {
+        let (ranges, single) = if first.table.has_ranges { (first, other) } else { (other, first) };
+        return Err(BakeError::TableRanges { ranges: ranges.facts.path.clone(), single: single.facts.path.clone() });
+    }
+    let key_type = first.table.key_type;
+    // A merge has no inputs with columns, so only whether there are ranges matters.
+    let ranges = first.table.has_ranges.then_some(RangeEnds::Blocks);
+    let options = &Options { keys: key_type.into(), ranges, ..options.clone() };
+    layout::check(options, key_type, options.ranges.is_some())?;
     check_slots(options, output)?;
     let pool = budget.thread_pool()?;
     let context = Context { options, typed: None, budget: &budget, pool: &pool };
     old_table::align_tables(&mut base, &mut opened, &context)?;
     let schema = base.iter().chain(&opened).next().and_then(|first| first.schema.clone());
     let finish = Finish { context: &context, origins: &origins, schema, output, progress, clock };
-    finish.run(Gathered::empty(kind), OldTables { base, tables: opened })
+    finish.run(Gathered::empty(key_type.kind()), OldTables { base, tables: opened })
 }
 
-/// Opens the base, if the options choose one. Rows of the base need no unique origins, because no message names them.
+/// Opens the base, if the options choose one.
 fn open_base(options: &Options) -> Result<Option<OldTable>, BakeError> {
-    let open = |path| OldTable::open(path, 0, options);
+    let open = |path| OldTable::open(path, BASE_ORIGIN, options);
     options.base.as_deref().map(open).transpose()
 }
 
-/// Returns the kind of the base's keys, or `keys` if there is no base. Returns an error if `keys` selects a kind that
-/// differs from the base's kind.
+/// Returns the type of the base's keys, or `keys` if there is no base. Returns an error if `keys` selects a type that
+/// differs from the base's type.
 fn keys_with_base(keys: Keys, base: Option<&OldTable>) -> Result<Keys, BakeError> {
     let Some(base) = base else { return Ok(keys) };
-    let base_kind = base.table.kind;
-    if keys != Keys::Auto && keys.kind() != base_kind {
-        return Err(BakeError::BaseKeys { base: base.facts.path.clone(), base_kind, input_kind: keys.kind() });
+    let base_type = base.table.key_type;
+    match keys {
+        Keys::Type(input_type) if input_type != base_type => {
+            Err(BakeError::BaseKeys { base: base.facts.path.clone(), base_type, input_type })
+        }
+        _ => Ok(base_type.into()),
     }
-    Ok(base_kind.into())
 }
 
-/// Rejects a delimiter that has another meaning in delimited text: a quote, a line feed, or a carriage return.
-fn check_delimiter(options: &Options) -> Result<(), BakeError> {
-    match options.delimiter {
-        Some(delimiter @ (b'"' | b'\n' | b'\r')) => Err(BakeError::Delimiter { delimiter }),
-        _ => Ok(()),
+/// Returns whether keys that are no numbers are baked as bytes.
+fn are_texts(keys: Keys) -> bool {
+    matches!(keys, Keys::Auto | Keys::BYTES)
+}
+
+/// Checks that there is a key column for each part of the keys, or one column with their written form.
+fn check_key_columns(options: &Options, keys: Keys) -> Result<(), BakeError> {
+    let (column_count, key_type) = (options.key_columns().count(), keys.key_type(KeyKind::Bytes));
+    match column_count {
+        0 | 1 => Ok(()),
+        _ if column_count == key_type.parts().len() => Ok(()),
+        _ => Err(BakeError::KeyColumns { column_count, key_type }),
+    }
+}
+
+/// Checks that the keys can be ranges.
+fn check_ranges(options: &Options) -> Result<(), BakeError> {
+    let Some(ranges) = &options.ranges else { return Ok(()) };
+    let Keys::Type(key_type) = options.keys else { return Err(BakeError::RangeKeysUnknown) };
+    let last_part = key_type.parts().last();
+    let (is_possible, expected) = match ranges {
+        RangeEnds::Column(_) => (
+            key_type.last_part_len_bytes().is_some(),
+            "u64, i64, ipv4, ip, uuid, date, or timestamp, alone or as the last part",
+        ),
+        RangeEnds::Blocks => (matches!(last_part, Some(PartType::Ip | PartType::Ipv4)), "ip or ipv4"),
+    };
+    match is_possible {
+        true => Ok(()),
+        false => Err(BakeError::RangeKeys { key_type, expected }),
     }
 }
 
 /// Checks the slots and the shards. Rejects a bake of some slots if the kind of the keys depends on the rows: the
-/// shards of one table could then have keys of different kinds.
+/// shards of one table could then have keys of different kinds. Rejects ranges, because the range that contains a key
+/// can begin with a key of any slot.
 fn check_slots(options: &Options, output: Output<'_>) -> Result<(), BakeError> {
+    let has_slots = options.slots.is_some() || options.table_slots.is_some() || matches!(output, Output::Folder(..));
+    if options.ranges.is_some() && has_slots {
+        return Err(BakeError::DividedRanges);
+    }
     match options.slots {
         Some(_) if options.keys == Keys::Auto => return Err(BakeError::SlotsKeysUnknown),
         Some(slots) if !slots.is_valid() => return Err(BakeError::Slots { slots }),

@@ -5,6 +5,8 @@
 //! one block of checksums, and one checksum (8 bytes) of each block of checksums. A block of checksums covers 32 MiB of
 //! records, and is verified whenever it is read. The old index is not read, because the bake builds a new one.
 //!
+//! A table with the compact layout is mapped, and its rows are copied, as [`MappedStore`] does.
+//!
 //! A table whose columns differ from those of the new table is copied into an unnamed temporary file, with values of
 //! the new schema. Columns are matched by name. Added columns are null, and other columns of the table are dropped.
 
@@ -36,7 +38,7 @@ use crate::format::key::{Key, KeyKind};
 use crate::format::record::{RECORD_ALIGN_MAX_BYTES, record_align_bytes};
 use crate::replace::TableSummary;
 use crate::slots::SlotSet;
-use crate::store::{StoreError, open_regular};
+use crate::store::{MappedStore, Memory, OpenOptions, Store, StoreError, Verify, open_regular, survive_bus_errors};
 use crate::typed::{Column, Schema, SchemaError, TypedRow, Value};
 
 /// The length of the read buffer with which the first and the last key of a table are read.
@@ -57,6 +59,10 @@ impl OldTable {
         let reader = Reader::open(path)?;
         let layout = reader.layout()?;
         let dimensions = &layout.dimensions;
+        let groups = match dimensions.is_compact() {
+            true => Some(Arc::new(reader.mapped(path)?)),
+            false => None,
+        };
         let sums = TableSums::open(reader.file.clone(), &layout, reader.owner.clone(), &options.cancel)?;
         let mut table = TableRecords {
             extent: Extent {
@@ -67,16 +73,18 @@ impl OldTable {
                 block_len_bytes: BLOCK_LEN_BYTES,
                 owner: reader.owner.clone(),
             },
-            kind: dimensions.key_kind,
+            key_type: dimensions.key_type,
+            has_ranges: dimensions.has_ranges,
             row_count: dimensions.row_count,
             align_bytes: dimensions.record_align_bytes,
             origins: RowOrigins::Counted(first_origin),
             first_key: Vec::new(),
             common_len_bytes: 0,
             slots: None,
+            groups,
         };
         // A merge compares heads of keys after the prefix that the first and the last key share.
-        if table.kind == KeyKind::Bytes && table.row_count > 0 {
+        if table.key_type.kind() == KeyKind::Bytes && table.row_count > 0 {
             let first = first_key(&table)?;
             let last = reader.last_key(&table, &layout)?;
             table.common_len_bytes = Key::Bytes(&first).common_len_bytes(&Key::Bytes(&last));
@@ -104,6 +112,14 @@ pub(super) fn check_base(options: &Options, base: &OldTable) -> Result<(), BakeE
     }
 }
 
+/// Checks that a bake of ranges has a base of ranges, and that a bake of single keys has a base of single keys.
+pub(super) fn check_base_ranges(options: &Options, base: &OldTable) -> Result<(), BakeError> {
+    match base.table.has_ranges {
+        has_ranges if has_ranges == options.ranges.is_some() => Ok(()),
+        has_ranges => Err(BakeError::BaseRanges { base: base.facts.path.clone(), has_ranges }),
+    }
+}
+
 /// Returns the number of rows and the kind of the keys of the table at a path. Returns `None` if there is no table at
 /// the path, or if the table is damaged. In both cases, there is nothing to compare the new table with.
 pub(super) fn summary(path: &Path) -> Result<Option<TableSummary>, BakeError> {
@@ -115,7 +131,7 @@ pub(super) fn summary(path: &Path) -> Result<Option<TableSummary>, BakeError> {
         Err(_) => return Ok(None),
     };
     let dimensions = layout.dimensions;
-    Ok(Some(TableSummary { rows: dimensions.row_count, key_kind: dimensions.key_kind }))
+    Ok(Some(TableSummary { rows: dimensions.row_count, key_type: dimensions.key_type }))
 }
 
 /// Returns whether an error means that there is no table: nothing exists at the path, symbolic links form a loop, or
@@ -158,6 +174,15 @@ impl Reader {
             check_padding(bytes, padding.end).map_err(damaged)?;
         }
         Ok(layout)
+    }
+
+    /// Maps a table with the compact layout.
+    fn mapped(&self, path: &Path) -> Result<MappedStore, BakeError> {
+        let failed = |error| BakeError::OldTable(StoreError::Io { path: path.to_path_buf(), error });
+        survive_bus_errors().map_err(failed)?;
+        let options = OpenOptions { verify: Verify::Touch, ..OpenOptions::default() };
+        let store = Store::from_file(&self.file, path, Memory::Map, &options, &mut |_| ());
+        Ok(store.map_err(BakeError::OldTable)?.into())
     }
 
     /// Reads and verifies the schema of a typed table.
@@ -302,7 +327,8 @@ fn converted(
     // An estimate that is too low only matters for a table near the limits of the format, and is then an error.
     let len_bytes = table.extent.len_bytes * 2 + table.row_count * (schema.columns().len() * CELL_LEN_BYTES) as u64;
     let align_bytes = record_align_bytes(|_| len_bytes).unwrap_or(RECORD_ALIGN_MAX_BYTES);
-    let mut writer = RecordsWriter::new(&file, table.kind, align_bytes, context.budget.threads).map_err(temporary)?;
+    let mut writer = RecordsWriter::new(&file, table.key_type, table.has_ranges, align_bytes, context.budget.threads)
+        .map_err(temporary)?;
     let positions: Vec<_> = schema.columns().iter().map(|column| old.position(&column.name)).collect();
     let mut builder = RowBuilder::new(schema.clone());
     let first_origin = if let RowOrigins::Counted(first) = table.origins { first } else { 0 };
@@ -320,7 +346,7 @@ fn converted(
                 {
                     first_key = key.to_vec();
                 }
-                writer.push(row.key, value).map_err(temporary)?;
+                writer.push(row.row_key(), value).map_err(temporary)?;
             }
             Err(fault) => bad(origin - first_origin, fault)?,
         }

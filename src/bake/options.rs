@@ -9,6 +9,11 @@ use super::columns::{Column, ValueSpec};
 use super::keys::Keys;
 use super::place::Cancel;
 use super::report::Progress;
+use crate::format::header::TableLayout;
+#[cfg(feature = "parquet")]
+use crate::format::key::KeyKind;
+#[cfg(feature = "parquet")]
+use crate::format::key_type::PartType;
 use crate::progress::WithProgress;
 use crate::replace::ReplaceRules;
 use crate::slots::{SlotRange, SlotSet};
@@ -26,30 +31,86 @@ pub enum Duplicates {
     Last,
 }
 
+/// Where the ends of ranges are, in a table of ranges: each row belongs to all keys from its start to its end.
+///
+/// The last part of the keys must have a type of fixed length: any type but `bytes` and `hex`. Ranges of composite keys
+/// have equal leading parts, so the ranges of one user, for example, are apart from those of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RangeEnds {
+    /// The key column has the first key of each range, and this column has the last one, which is part of the range.
+    Column(Column),
+    /// The key column has blocks of addresses (CIDR), such as `192.0.2.0/24`. An address stands for itself alone. Keys
+    /// must be of type `ip` or `ipv4`.
+    Blocks,
+}
+
+/// The policy for ranges that overlap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overlaps {
+    /// Fail with an error that names both rows.
+    #[default]
+    Error,
+    /// A key belongs to the row that comes first in the inputs.
+    First,
+    /// A key belongs to the row that comes last in the inputs.
+    Last,
+    /// A key belongs to the row with the narrowest range. For blocks of addresses, this is the longest prefix. Of two
+    /// ranges of equal length, a key belongs to the one that starts later.
+    Narrowest,
+}
+
 /// The options of a bake.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
     /// The format of the inputs.
     pub format: Format,
-    /// The byte between two fields of delimited text. The default is a comma, or a tab in TSV. Must not be a quote, a
-    /// line feed, or a carriage return.
+    /// The byte between two fields of delimited text. The default is a comma, or a tab in TSV.
     pub delimiter: Option<u8>,
+    /// The byte that encloses fields of delimited text.
+    pub quote: Quote,
+    /// The byte of delimited text that removes the meaning of the byte after it. In quoted fields, it precedes a quote
+    /// or itself, and is text before any other byte. If fields have no quotes, it precedes a delimiter, a line end, or
+    /// itself, and `b`, `f`, `n`, `r`, `t`, `v`, and `0` after it stand for control characters. The default is none.
+    pub escape: Option<u8>,
+    /// The byte with which comments begin. Lines of delimited text that begin with it, outside quotes, are skipped. By
+    /// default, no line is a comment.
+    pub comment: Option<u8>,
+    /// The number of lines that are skipped at the beginning of each input of delimited text.
+    pub skip_lines: u64,
+    /// The texts of delimited text that stand for null, quoted or not. In a typed table, a field with such a text is
+    /// null. Without them, an empty field is null in a column that can be null. With them, an empty field of a column
+    /// of text or bytes is an empty text, unless the empty text is among them.
+    pub null_texts: Vec<Vec<u8>>,
     /// Whether the first row of each delimited input is a header with the names of the columns.
     pub header: bool,
     /// The column that holds the key. If rows have two columns, the default is the first column, or the second column
-    /// if `value` selects the first. In JSON Lines, the default is the field `key` if `value` selects no field.
+    /// if `value` selects the first. In JSON Lines, the default is the field `key` if `value` selects no field. In
+    /// Parquet, the default is the index of a pandas DataFrame, if the file has one.
     pub key: Option<Column>,
+    /// The columns of the second and the later parts of composite keys, whose first part is in the column `key`. If
+    /// there are none, the column `key` has the written form of the keys.
+    pub more_key_columns: Vec<Column>,
     /// The columns that become the value.
     pub value: ValueSpec,
     /// The columns of a typed table. `None` if values are not typed. With typed columns, `value` must be
     /// [`ValueSpec::Unnamed`], `delete_marker` must be `None`, and `key` must select a column, unless all inputs are
-    /// rows in memory. The value of a row in memory must be a row of the schema, as
+    /// rows in memory or have a default. The value of a row in memory must be a row of the schema, as
     /// [`RowEncoder`](crate::typed::RowEncoder) encodes it.
     pub typed: Option<TypedColumns>,
-    /// The kind of the keys. The declared type of a typed table's key column overrides it. If there is a base,
-    /// [`Keys::Auto`] means the kind of the base's keys.
+    /// The type of the keys. The declared type of a typed table's key column overrides it. If there is a base,
+    /// [`Keys::Auto`] means the type of the base's keys.
     pub keys: Keys,
+    /// Where the ends of the rows' ranges are, in a table of ranges. `None` if each row belongs to one key. Adjacent
+    /// ranges with equal values become one row. [`Options::key`] must be set, and [`Options::keys`] or a base must
+    /// select the type of the keys. A table of ranges cannot be divided by slots. A merge ignores this option, because
+    /// its tables have ranges or not.
+    pub ranges: Option<RangeEnds>,
+    /// The policy for ranges that overlap, of inputs or of merged tables. Rows with equal ranges are duplicates: see
+    /// [`Options::duplicates`]. A range of the base loses the keys that it shares with a range of an input.
+    pub overlaps: Overlaps,
+    /// How the file stores rows. [`TableLayout::Compact`] requires numeric keys and rows that are no ranges.
+    pub layout: TableLayout,
     /// The policy for rows that have the same key.
     pub duplicates: Duplicates,
     /// The value that marks a deletion: a row with this value removes its key.
@@ -61,11 +122,12 @@ pub struct Options {
     pub bad_rows: BadRows,
     /// The base: an older table whose rows the bake copies into the new table. The base's keys must be of the same kind
     /// as the input's keys. A row of the input replaces the base's row with the same key. A deletion in the input
-    /// removes the base's row with the same key. All other rows of the base are kept. The base may be the table at the
-    /// output's path.
+    /// removes the base's row with the same key. All other rows of the base are kept. In a table of ranges, a row or a
+    /// deletion takes all keys of its range from the base's rows, which keep their other keys. The base may be the table
+    /// at the output's path.
     pub base: Option<PathBuf>,
     /// The slots to bake: the table is a shard. Rows of the inputs and of the base whose keys have other slots are left
-    /// out. By default, all rows are baked. Slots require [`Keys::U64`], [`Keys::Bytes`], or a base.
+    /// out. By default, all rows are baked. Slots require [`Keys::U64`], [`Keys::BYTES`], or a base.
     pub slots: Option<SlotRange>,
     /// The slots whose rows are read from tables, instead of `slots`, for a merge of the rows of many ranges.
     #[doc(hidden)]
@@ -88,6 +150,35 @@ pub struct Options {
 }
 
 impl Options {
+    /// Returns the chosen key columns.
+    pub(super) fn key_columns(&self) -> impl Iterator<Item = &Column> {
+        self.key.iter().chain(&self.more_key_columns)
+    }
+
+    /// Returns the type of the keys or of the part of the keys that each key column has. A single column can have the
+    /// written form of composite keys.
+    #[cfg(feature = "parquet")]
+    pub(super) fn key_part_types(&self) -> Vec<PartType> {
+        let key_type = self.keys.key_type(KeyKind::Bytes);
+        match key_type.parts() {
+            parts if parts.len() == self.key_columns().count().max(1) => parts.to_vec(),
+            _ => vec![PartType::Bytes],
+        }
+    }
+
+    /// Returns the type of the keys by which rows are sorted.
+    pub(super) fn sorted_keys(&self) -> Keys {
+        if self.ranges.is_some() { Keys::BYTES } else { self.keys }
+    }
+
+    /// Returns the column with the ends of ranges, if there is one.
+    pub(super) fn end_column(&self) -> Option<&Column> {
+        match &self.ranges {
+            Some(RangeEnds::Column(end)) => Some(end),
+            _ => None,
+        }
+    }
+
     /// Adds a function that a bake calls with each event of its progress.
     ///
     /// # Example
@@ -117,8 +208,8 @@ impl Options {
 #[non_exhaustive]
 pub struct TypedColumns {
     /// The columns of the table with their types, in the order of the table. The key column may be among them: its type
-    /// selects the kind of the keys, and must be `u64`, `text`, or `bytes`. [`parse_types`](super::parse_types) parses
-    /// this list.
+    /// selects the type of the keys, and must be `u64`, `i64`, `text`, `bytes`, `date`, or `timestamp`.
+    /// [`parse_types`](super::parse_types) parses this list.
     ///
     /// If the list is empty, the first input determines the types. Parquet files have types. In text formats, the types
     /// are inferred from the rows in the first mebibyte of the first input, and columns that the base has keep the
@@ -127,9 +218,24 @@ pub struct TypedColumns {
     /// The columns to store, in the order of the table. The default is all columns of `types`, or all columns of the
     /// first input if `types` is empty.
     pub columns: Vec<Column>,
+    /// Whether each input must have all columns. By default, a column that can be null is null in the rows of an input
+    /// that lacks it. Objects of JSON Lines may lack such a column in every case.
+    pub require_columns: bool,
     /// Whether the values of the base's columns are converted if their types have changed. A value that does not fit
     /// the new type exactly is a bad row.
     pub cast: bool,
+}
+
+/// The byte that encloses fields of delimited text, so that they can contain delimiters and line ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Quote {
+    /// `"`, or no byte if tabs separate the fields: TSV has no quotes.
+    #[default]
+    Auto,
+    /// No byte: quotes are part of the text, and every line is a row.
+    None,
+    /// This byte. Two of them in a quoted field stand for one.
+    Byte(u8),
 }
 
 /// The format of an input.
@@ -145,7 +251,7 @@ pub enum Format {
     Delimited,
     /// Delimited text with tabs, or with [`Options::delimiter`](super::Options::delimiter) if it is set.
     Tsv,
-    /// JSON Lines: one object per line.
+    /// JSON objects: one per line (JSON Lines), in a list, or one after the other.
     JsonLines,
     /// Apache Parquet. Requires the feature `parquet`.
     Parquet,

@@ -57,39 +57,56 @@ impl NewFile {
         &self.file
     }
 
-    /// Syncs the file, renames it to its final path, and syncs the folder. If the power fails during the call, the path
-    /// then has either the old file or the new file. If the power fails after a successful call, the path has the new
-    /// file.
-    pub(super) fn put_in_place(mut self) -> Result<(), PlaceError> {
-        self.rename_synced().map_err(PlaceError::Unplaced)?;
-        self.to_sync.sync_all().map_err(PlaceError::FolderSync)
+    /// Puts the file in place: see [`put_all_in_place`].
+    pub(super) fn put_in_place(self) -> Result<(), PlaceError> {
+        put_all_in_place(vec![self]).map_err(|(_, error)| error)
     }
 
-    fn rename_synced(&mut self) -> io::Result<()> {
-        self.file.sync_all()?;
-        let cancel = self.cancel.clone();
-        // The lock is held until the rename has succeeded, so that `abandon` knows whether the output was replaced.
-        let mut names = cancel.names();
-        if cancel.is_set() {
-            return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped"));
+    /// Gives the file a hidden name, unless it has one, because a link cannot replace a file, but a rename can.
+    fn link(&mut self, names: &mut FileNames) -> io::Result<()> {
+        if self.hidden.is_none() {
+            let link = |hidden: &str| self.folder.link_unnamed(&self.file, hidden.as_ref());
+            let (_, hidden) = with_free_hidden_name(link)?;
+            names.hidden.push((Arc::clone(&self.folder), hidden.clone()));
+            self.hidden = Some(hidden);
         }
-        let hidden = match self.hidden.take() {
-            Some(hidden) => hidden,
-            None => {
-                // A link cannot replace a file, so the file gets a hidden name, and then a rename replaces the output.
-                let link = |hidden: &str| self.folder.link_unnamed(&self.file, hidden.as_ref());
-                let (_, hidden) = with_free_hidden_name(link)?;
-                names.hidden.push((Arc::clone(&self.folder), hidden.clone()));
-                hidden
-            }
-        };
-        let hidden = self.hidden.insert(hidden);
-        self.folder.rename(&*hidden, &self.name)?;
+        Ok(())
+    }
+
+    fn rename(&mut self, names: &mut FileNames) -> io::Result<()> {
+        let hidden = self.hidden.as_deref().unwrap_or_default();
+        self.folder.rename(hidden, &self.name)?;
         names.forget(&self.folder, hidden);
         names.is_in_place = true;
         self.hidden = None;
         Ok(())
     }
+}
+
+/// Syncs the files of one bake, renames them to their final paths, and syncs their folder. If the power fails during
+/// the call, each path then has either the old file or the new file. If the power fails after a successful call, each
+/// path has the new file.
+///
+/// All renames follow what is likely to fail, and no cancellation stops them. An error comes with the number of files
+/// that were renamed.
+pub(super) fn put_all_in_place(mut files: Vec<NewFile>) -> Result<(), (usize, PlaceError)> {
+    let unplaced = |error| (0, PlaceError::Unplaced(error));
+    for file in &files {
+        file.folder.keep_rights(&file.name, &file.file).and_then(|()| file.file.sync_all()).map_err(unplaced)?;
+    }
+    let Some(cancel) = files.first().map(|file| file.cancel.clone()) else { return Ok(()) };
+    {
+        // The lock is held until the last rename, so that `abandon` knows whether the output was replaced.
+        let mut names = cancel.names();
+        if cancel.is_set() {
+            return Err(unplaced(io::Error::new(io::ErrorKind::Interrupted, "stopped")));
+        }
+        files.iter_mut().try_for_each(|file| file.link(&mut names)).map_err(unplaced)?;
+        for (placed, file) in files.iter_mut().enumerate() {
+            file.rename(&mut names).map_err(|error| (placed, PlaceError::Unplaced(error)))?;
+        }
+    }
+    files[0].to_sync.sync_all().map_err(|error| (files.len(), PlaceError::FolderSync(error)))
 }
 
 impl Drop for NewFile {

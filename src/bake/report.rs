@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::input::InputFacts;
 use super::table::ValueLens;
+use super::warning::Warning;
 use crate::format::header::SectionKind;
-use crate::format::key::KeyKind;
+use crate::format::key_type::KeyType;
 use crate::typed::Schema;
 
 /// Describes a table whose rows were merged into the new table.
@@ -56,8 +57,8 @@ pub struct Report {
     pub merge_passes: usize,
     /// The number of rows in the new file.
     pub rows: u64,
-    /// The kind of the keys.
-    pub key_kind: KeyKind,
+    /// The type of the keys.
+    pub key_type: KeyType,
     /// The columns of a typed table.
     pub schema: Option<Arc<Schema>>,
     /// With [`Keys::Auto`](super::Keys::Auto), the input and the line (or row number) of the first key that is not a
@@ -146,6 +147,8 @@ pub enum Progress {
         /// The types, in the form that [`parse_types`](super::parse_types) parses.
         types: String,
     },
+    /// The bake suspects that the inputs mean something else.
+    Warning(Warning),
     /// The bake reads the inputs, and sorts runs at the same time.
     Read {
         /// The number of bytes read from the inputs, counted before decompression.

@@ -3,11 +3,12 @@
 //! Reasons and evidence: `docs/decisions/bake-rows.md`.
 
 use super::bad_rows::{BadRow, BadRows};
-use super::error::{BakeError, RowFault};
-use super::keys;
+use super::error::{BakeError, RowFault, RowPlace};
+use super::keys::KeyParser;
 use super::options::Options;
+use super::ranges::RangeParser;
 use super::sort::parsed_piece::ParsedPiece;
-use crate::format::key::KeyKind;
+use crate::slots::slot_of_typed;
 
 /// A row of an input: its fields, before the key is parsed.
 pub(super) struct InputRow<'a> {
@@ -15,6 +16,8 @@ pub(super) struct InputRow<'a> {
     /// from 1.
     pub(super) line: u64,
     pub(super) key: &'a [u8],
+    /// The field in the column with the ends of ranges, if there is such a column.
+    pub(super) end: Option<&'a [u8]>,
     /// The value, which is empty if the row has no value. Only a row that removes its key can lack a value.
     pub(super) value: &'a [u8],
     /// The field in the delete column, if there is a delete column and the field is not null.
@@ -29,6 +32,9 @@ pub(super) trait RowSink {
 
     /// Receives a bad row. `text` is the row's text without its line end, or empty in formats that are not text.
     fn bad(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<(), BakeError>;
+
+    /// Notes that a quoted field of the row on this line has lines that look like rows.
+    fn rows_in_quotes(&mut self, line: u64);
 }
 
 /// Returns the value of a row, or an empty value if the row has no value and removes its key. Any other row without a
@@ -63,16 +69,19 @@ pub(super) fn parse_deletion(text: &[u8]) -> Option<bool> {
 /// Parses the keys of one piece's rows, and collects these rows.
 pub(super) struct Filler<'f> {
     options: &'f Options,
-    kind: KeyKind,
+    keys: KeyParser,
+    /// Parses the keys of a table of ranges instead of `keys`.
+    ranges: Option<RangeParser>,
     input: &'f str,
     piece: &'f mut ParsedPiece,
-    /// Whether the next row could be a header that the options do not declare.
-    may_be_header: bool,
+    /// The place of the next row.
+    next: RowPlace,
 }
 
 impl<'f> Filler<'f> {
-    pub(super) fn new(options: &'f Options, input: &'f str, piece: &'f mut ParsedPiece, may_be_header: bool) -> Self {
-        Filler { options, kind: options.keys.kind(), input, piece, may_be_header }
+    pub(super) fn new(options: &'f Options, input: &'f str, piece: &'f mut ParsedPiece, first: RowPlace) -> Self {
+        let (keys, ranges) = (KeyParser::new(options.keys), RangeParser::new(options));
+        Filler { options, keys, ranges, input, piece, next: first }
     }
 
     #[inline]
@@ -88,12 +97,16 @@ impl<'f> Filler<'f> {
 impl RowSink for Filler<'_> {
     #[inline]
     fn row(&mut self, row: &InputRow<'_>) -> Result<(), BakeError> {
-        let may_be_header = std::mem::take(&mut self.may_be_header);
+        let place = std::mem::take(&mut self.next);
         let pushed = self.is_deleted(row).and_then(|deleted| {
-            let key = keys::parse(self.kind, row.key, may_be_header)?;
+            let key_type = self.keys.key_type();
+            let key = match &mut self.ranges {
+                None => self.keys.parse(row.key, place)?,
+                Some(ranges) => ranges.parse(row.key, row.end, place)?,
+            };
             let value = if deleted { &[] } else { row.value };
             match self.options.slots {
-                Some(slots) if !slots.has_key(key) => Ok(()),
+                Some(slots) if !slots.has(slot_of_typed(key_type, key)) => Ok(()),
                 _ => self.piece.push(key, value, row.line, deleted),
             }
         });
@@ -104,7 +117,7 @@ impl RowSink for Filler<'_> {
     }
 
     fn bad(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<(), BakeError> {
-        self.may_be_header = false;
+        self.next = RowPlace::default();
         match self.options.bad_rows {
             BadRows::Refuse => Err(BakeError::Row { input: self.input.to_owned(), line, fault }),
             // The first bad row beyond the limit ends the bake, so later bad rows are not kept.
@@ -114,6 +127,10 @@ impl RowSink for Filler<'_> {
                 Ok(())
             }
         }
+    }
+
+    fn rows_in_quotes(&mut self, line: u64) {
+        self.piece.add_row_in_quotes(line);
     }
 }
 

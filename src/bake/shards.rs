@@ -12,13 +12,17 @@ use std::{fs, io};
 use super::budget::Context;
 use super::combine::{SortedParts, each_row};
 use super::error::BakeError;
+use super::old_table;
 use super::report::Report;
 use super::sort::Tally;
 use crate::folder::{Folder, folder_of};
+use crate::format::form::RecordForm;
 use crate::format::header::RECORDS_OFFSET_BYTES;
 use crate::format::key::Key;
+use crate::format::key_type::KeyType;
 use crate::format::record::{ALIGN_BYTES, PLACE_BITS, record_len_bytes, records_len_max_bytes};
-use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
+use crate::replace::TableSummary;
+use crate::slots::{SLOT_COUNT, SlotRange, slot_of_typed};
 
 /// The maximum number of shards of one bake.
 pub const SHARDS_MAX: u16 = 256;
@@ -86,11 +90,45 @@ pub(super) fn path_of(folder: &Path, slots: SlotRange) -> PathBuf {
     folder.join(format!("{slots}.db"))
 }
 
-/// Creates the folder unless it exists, and runs a bake into it. If the bake fails, removes the folder again.
+/// Returns the paths of the shards in a folder that an earlier bake of these slots wrote.
+pub(super) fn existing(folder: &Path, slots: SlotRange) -> Result<Vec<PathBuf>, BakeError> {
+    let names = Folder::open(folder).and_then(|folder| folder.names());
+    let mut paths: Vec<_> =
+        names.map_err(|error| BakeError::output(folder, error))?.iter().map(|name| folder.join(name)).collect();
+    paths.retain(|path| is_shard(path, slots));
+    paths.sort();
+    Ok(paths)
+}
+
+/// Returns whether a path has the name of a shard of some of these slots, and a table.
+fn is_shard(path: &Path, slots: SlotRange) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".db"));
+    let shard = name.and_then(|name| name.parse::<SlotRange>().ok().filter(|shard| shard.to_string() == name));
+    let is_within = |shard: SlotRange| shard.first_slot >= slots.first_slot && shard.last_slot <= slots.last_slot;
+    shard.is_some_and(is_within) && matches!(old_table::summary(path), Ok(Some(_)))
+}
+
+/// Returns the properties of the table whose shards of these slots are in a folder, or `None` if it has none.
+pub(super) fn summary(folder: &Path, slots: SlotRange) -> Result<Option<TableSummary>, BakeError> {
+    let mut all: Option<TableSummary> = None;
+    for path in existing(folder, slots)? {
+        let Some(shard) = old_table::summary(&path)? else { continue };
+        all = Some(TableSummary { rows: shard.rows + all.map_or(0, |all| all.rows), ..shard });
+    }
+    Ok(all)
+}
+
+/// Creates the folder unless it exists, and runs a bake of these slots into it. If the bake fails, removes a new folder
+/// again.
 ///
 /// # Errors
-/// The folder has files, or cannot be created. The error of the bake.
-pub(super) fn in_empty_folder<T>(folder: &Path, bake: impl FnOnce() -> Result<T, BakeError>) -> Result<T, BakeError> {
+/// The folder has other files than shards of an earlier bake of these slots, or cannot be created. The error of the
+/// bake.
+pub(super) fn in_shard_folder<T>(
+    folder: &Path,
+    slots: SlotRange,
+    bake: impl FnOnce() -> Result<T, BakeError>,
+) -> Result<T, BakeError> {
     let failed = |error| BakeError::output(folder, error);
     // The folder above it must exist.
     let above = Folder::open(folder_of(folder)).map_err(failed)?;
@@ -98,7 +136,8 @@ pub(super) fn in_empty_folder<T>(folder: &Path, bake: impl FnOnce() -> Result<T,
     // The next bake removes the hidden files of killed bakes.
     let is_visible = |name: &OsString| !name.as_encoded_bytes().starts_with(b".");
     let names = Folder::create_all(folder).and_then(|folder| folder.names()).map_err(failed)?;
-    if let Some(name) = names.into_iter().find(is_visible) {
+    let is_other = |name: &OsString| is_visible(name) && !is_shard(&folder.join(name), slots);
+    if let Some(name) = names.into_iter().find(is_other) {
         return Err(BakeError::ShardFolder { folder: folder.to_path_buf(), name });
     }
     let baked = bake();
@@ -118,10 +157,11 @@ pub(super) fn in_empty_folder<T>(folder: &Path, bake: impl FnOnce() -> Result<T,
 pub struct SlotLens(Vec<u64>);
 
 impl SlotLens {
-    /// Adds a row with a value of `value_len_bytes` bytes.
-    pub fn add(&mut self, key: Key<'_>, value_len_bytes: usize) {
-        let record_len_bytes = record_len_bytes(key, value_len_bytes, ALIGN_BYTES) as u64;
-        self.0[usize::from(slot_of(key))] += record_len_bytes + INDEX_BYTES_PER_ROW;
+    /// Adds a row with a stored key of this type and a value of `value_len_bytes` bytes.
+    pub fn add(&mut self, key_type: KeyType, key: Key<'_>, value_len_bytes: usize) {
+        let form = RecordForm::from(key.kind());
+        let record_len_bytes = record_len_bytes(form, key.into(), value_len_bytes, ALIGN_BYTES) as u64;
+        self.0[usize::from(slot_of_typed(key_type, key))] += record_len_bytes + INDEX_BYTES_PER_ROW;
     }
 
     /// Adds the rows of another process.
@@ -166,7 +206,7 @@ fn slot_lens(parts: &SortedParts, context: &Context<'_>) -> Result<SlotLens, Bak
             context.check_canceled()?;
         }
         if !row.deleted {
-            lens.add(row.key, row.value.len());
+            lens.add(parts.key_type, row.key, row.value.len());
         }
         Ok(())
     })?;

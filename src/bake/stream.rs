@@ -51,7 +51,8 @@ impl<'b> SortedStream<'b> {
     /// Begins a stream into `file`. `context.options.keys` must be `U64` or `Bytes`, not `Auto`.
     pub(super) fn new(path: &Path, file: NewFile, context: &'b Context<'b>) -> Result<Self, BakeError> {
         let kind = context.options.keys.kind();
-        let writer = RecordsWriter::new(file.file(), kind, ALIGN_BYTES, context.budget.threads);
+        let key_type = context.options.keys.key_type(kind);
+        let writer = RecordsWriter::new(file.file(), key_type, false, ALIGN_BYTES, context.budget.threads);
         let writer = writer.map_err(|error| BakeError::output(path, error))?;
         let (path, jumps) = (path.to_path_buf(), OriginJumps::default());
         Ok(SortedStream { context, path, file, writer, kind, jumps, pending: None, first_key: Vec::new() })

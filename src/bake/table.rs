@@ -6,19 +6,23 @@
 use std::fs::File;
 use std::hash::Hasher;
 use std::io;
+use std::path::Path;
 
 use hdrhistogram::Histogram;
 use twox_hash::XxHash3_64;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
+use super::groups::{GroupsWriter, WrittenGroups};
 use super::section::SectionWriter;
 use crate::format::FormatError;
+use crate::format::form::{RecordForm, RowKey};
 use crate::format::header::RECORDS_OFFSET_BYTES;
-use crate::format::key::{Key, KeyKind};
+use crate::format::key::Key;
+use crate::format::key_type::KeyType;
 use crate::format::record::{
-    ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, VALUE_LEN_MAX_BYTES, record_align_bytes, record_len_bytes,
-    records_len_max_bytes,
+    ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, RECORDS_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES, record_align_bytes,
+    record_len_bytes, records_len_max_bytes,
 };
 use crate::protocol::native::ResponseHeader;
 
@@ -28,7 +32,8 @@ const SEED_LEN_BYTES: usize = 16 << 10;
 /// Writes the records of a table into a file.
 pub(super) struct RecordsWriter {
     section: SectionWriter,
-    key_kind: KeyKind,
+    key_type: KeyType,
+    form: RecordForm,
     align_bytes: usize,
     /// The maximum total length of the records at `align_bytes` and `place_bits`.
     len_max_bytes: u64,
@@ -46,12 +51,16 @@ pub(super) struct RecordsWriter {
     /// The buffer for the key and header of a record that does not fit into the section's buffer. This buffer is reused
     /// for the next such record.
     split_head: Vec<u8>,
+    /// The groups of a table with the compact layout.
+    groups: Option<GroupsWriter>,
 }
 
 /// Facts about the records that a [`RecordsWriter`] has written.
 #[derive(Clone, Debug)]
 pub(super) struct WrittenRecords {
-    pub(super) key_kind: KeyKind,
+    pub(super) key_type: KeyType,
+    /// Whether each row has the end of a range.
+    pub(super) has_ranges: bool,
     pub(super) row_count: u64,
     /// The sum of the lengths of all values.
     pub(super) values_len_bytes: u64,
@@ -68,18 +77,28 @@ pub(super) struct WrittenRecords {
     pub(super) first_seed: u64,
     /// The checksum of each block, computed before the block was written.
     pub(super) block_sums: Vec<U64>,
+    /// The groups of a table with the compact layout, whose records are only values.
+    pub(super) groups: Option<WrittenGroups>,
 }
 
 impl RecordsWriter {
-    /// Empties the file, and begins the records section of a table in it.
-    pub(super) fn new(file: &File, key_kind: KeyKind, record_align_bytes: usize, threads: usize) -> io::Result<Self> {
+    /// Empties the file, and begins the records section of a table in it. With `has_ranges`, each row has the end of a
+    /// range.
+    pub(super) fn new(
+        file: &File,
+        key_type: KeyType,
+        has_ranges: bool,
+        record_align_bytes: usize,
+        threads: usize,
+    ) -> io::Result<Self> {
         assert!(record_align_bytes.is_power_of_two());
         assert!((ALIGN_BYTES..=RECORD_ALIGN_MAX_BYTES).contains(&record_align_bytes));
         file.set_len(0)?;
         let smaller = (ALIGN_BYTES.ilog2()..record_align_bytes.ilog2()).map(|bits| (1 << bits, 0));
         Ok(RecordsWriter {
             section: SectionWriter::new(file, RECORDS_OFFSET_BYTES, threads)?,
-            key_kind,
+            key_type,
+            form: RecordForm::new(key_type, has_ranges),
             align_bytes: record_align_bytes,
             len_max_bytes: records_len_max_bytes(record_align_bytes, PLACE_BITS),
             place_bits: PLACE_BITS,
@@ -91,7 +110,15 @@ impl RecordsWriter {
             seed_bytes: Vec::with_capacity(SEED_LEN_BYTES),
             ends: None,
             split_head: Vec::new(),
+            groups: None,
         })
+    }
+
+    /// Begins a table with the compact layout instead. Its keys must be numbers, and its rows no ranges. Its groups are
+    /// collected in a temporary file in `temp_dir`.
+    pub(super) fn compact(self, temp_dir: &Path) -> io::Result<Self> {
+        let groups = Some(GroupsWriter::new(temp_dir)?);
+        Ok(RecordsWriter { groups, align_bytes: 1, len_max_bytes: RECORDS_LEN_MAX_BYTES, at_smaller: vec![], ..self })
     }
 
     /// Sets the number of bits of a place. Tests use few bits, so that a short section already exceeds the range of
@@ -109,30 +136,38 @@ impl RecordsWriter {
         self.row_count
     }
 
-    /// Adds a row. Its key must be of the table's kind, and greater than all earlier keys.
+    /// Adds a row. Its key must be of the table's kind, and greater than all earlier keys. In a table of ranges, the row
+    /// must have an end that is not less than its key, and its key must be greater than the preceding end.
     ///
     /// # Errors
-    /// Returns `InvalidInput` if the value is too long. If the record would end beyond the range of places, returns an
+    /// Returns `InvalidInput` if the value is too long, or if the table cannot store the key or the end. If the record would end beyond the range of places, returns an
     /// error for which [`is_too_long`] returns true. Returns a write error if this row or an earlier row cannot be
     /// written.
     #[inline]
-    pub(super) fn push(&mut self, key: Key<'_>, value: &[u8]) -> io::Result<()> {
-        debug_assert_eq!(key.kind(), self.key_kind);
+    pub(super) fn push<'k>(&mut self, row_key: impl Into<RowKey<'k>>, value: &[u8]) -> io::Result<()> {
+        let row_key = row_key.into();
+        if !self.form.fits(row_key) {
+            return Err(self.misfit());
+        }
         let Some(header) = ResponseHeader::of_value(value.len()) else {
             let error = FormatError::ValueTooLong { len_bytes: value.len() as u64 };
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         };
-        let len_bytes = record_len_bytes(key, value.len(), self.align_bytes);
+        if self.groups.is_some() {
+            return self.push_value(row_key, value);
+        }
+        let len_bytes = record_len_bytes(self.form, row_key, value.len(), self.align_bytes);
         if self.section.len_bytes() + len_bytes as u64 > self.len_max_bytes {
             let error = FormatError::RecordsTooLong { len_max_bytes: self.len_max_bytes };
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
         }
         match self.section.room(len_bytes) {
-            Some(room) => put_record(room, key, header, value, len_bytes),
+            Some(room) => put_record(room, self.form, row_key, header, value, len_bytes),
             None => {
                 // Only a record that spans two writes is assembled outside the write buffer.
                 self.split_head.clear();
-                put_record(&mut self.split_head, key, header, &[], key.prefix_len_bytes() + size_of_val(&header));
+                let head_len_bytes = self.form.answer_at_bytes(row_key) + size_of_val(&header);
+                put_record(&mut self.split_head, self.form, row_key, header, &[], head_len_bytes);
                 self.section.push(&self.split_head)?;
                 self.section.push(value)?;
                 let zeros = [0; RECORD_ALIGN_MAX_BYTES];
@@ -144,15 +179,38 @@ impl RecordsWriter {
         self.value_lens.add(value.len());
         // The format requires the smallest alignment that fits, so that the same rows give the same bytes.
         for (align_bytes, all_len_bytes) in &mut self.at_smaller {
-            *all_len_bytes += record_len_bytes(key, value.len(), *align_bytes) as u64;
+            *all_len_bytes += record_len_bytes(self.form, row_key, value.len(), *align_bytes) as u64;
         }
-        self.note(key);
+        self.note(row_key.key);
         Ok(())
+    }
+
+    /// Implements [`RecordsWriter::push`] for the compact layout.
+    fn push_value(&mut self, row_key: RowKey<'_>, value: &[u8]) -> io::Result<()> {
+        let (Some(groups), Some(key)) = (&mut self.groups, row_key.key.as_u64()) else { return Err(self.misfit()) };
+        if self.section.len_bytes() + value.len() as u64 > self.len_max_bytes {
+            let error = FormatError::RecordsTooLong { len_max_bytes: self.len_max_bytes };
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
+        }
+        groups.push(key, value.len())?;
+        self.section.push(value)?;
+        self.row_count += 1;
+        self.values_len_bytes += value.len() as u64;
+        self.value_lens.add(value.len());
+        Ok(())
+    }
+
+    /// Returns the error for a row whose key or end has another form than those of the table.
+    #[cold]
+    fn misfit(&self) -> io::Error {
+        let what = "the key or the end of the range does not have the form of the table's keys";
+        io::Error::new(io::ErrorKind::InvalidInput, FormatError::Row { row: self.row_count, what })
     }
 
     /// Ends the section: waits until all records are in the file, and returns facts about them.
     pub(super) fn finish(mut self) -> io::Result<WrittenRecords> {
         let records_len_bytes = self.len_bytes();
+        let groups = self.groups.map(GroupsWriter::finish).transpose()?;
         let wanted = record_align_bytes(|align_bytes| {
             let smaller = self.at_smaller.iter().find(|(smaller, _)| *smaller == align_bytes);
             smaller.map_or(records_len_bytes, |(_, len_bytes)| *len_bytes) << (PLACE_BITS - self.place_bits)
@@ -160,16 +218,18 @@ impl RecordsWriter {
         let common = self.ends.map_or(0, |(first, last)| Key::Bytes(&first).common_len_bytes(&Key::Bytes(&last)));
         self.seed.write(&self.seed_bytes);
         Ok(WrittenRecords {
-            key_kind: self.key_kind,
+            key_type: self.key_type,
+            has_ranges: self.form.has_ends,
             row_count: self.row_count,
             values_len_bytes: self.values_len_bytes,
             value_lens: self.value_lens.lens(),
             records_len_bytes,
             record_align_bytes: self.align_bytes,
-            wanted_align_bytes: wanted.unwrap_or(self.align_bytes),
+            wanted_align_bytes: wanted.filter(|_| groups.is_none()).unwrap_or(self.align_bytes),
             common_len_bytes: common,
             first_seed: self.seed.finish(),
             block_sums: self.section.finish()?,
+            groups,
         })
     }
 
@@ -197,9 +257,16 @@ impl RecordsWriter {
 
 /// Appends a record, padded with zeros to `len_bytes`.
 #[inline(always)]
-fn put_record(bytes: &mut Vec<u8>, key: Key<'_>, header: ResponseHeader, value: &[u8], len_bytes: usize) {
+fn put_record(
+    bytes: &mut Vec<u8>,
+    form: RecordForm,
+    row_key: RowKey<'_>,
+    header: ResponseHeader,
+    value: &[u8],
+    len_bytes: usize,
+) {
     let end = bytes.len() + len_bytes;
-    key.write_to(bytes);
+    form.write_to(row_key, bytes);
     bytes.extend_from_slice(header.as_bytes());
     bytes.extend_from_slice(value);
     bytes.resize(end, 0);
@@ -281,12 +348,13 @@ mod tests {
     use super::*;
     use crate::bake::section::WRITE_LEN_BYTES;
     use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum};
+    use crate::format::key::KeyKind;
     use crate::format::record::Record;
 
     fn write(align_bytes: usize, threads: usize, rows: &[(Key<'_>, Vec<u8>)]) -> (Vec<u8>, WrittenRecords) {
         let file = tempfile::tempfile().unwrap();
         let kind = rows.first().map_or(KeyKind::U64, |(key, _)| key.kind());
-        let mut records = RecordsWriter::new(&file, kind, align_bytes, threads).unwrap();
+        let mut records = RecordsWriter::new(&file, kind.into(), false, align_bytes, threads).unwrap();
         for (key, value) in rows {
             records.push(*key, value).unwrap();
         }
@@ -309,7 +377,7 @@ mod tests {
                 let (section, written) = write(align_bytes, threads, &rows);
                 let mut at = 0;
                 for (key, value) in &rows {
-                    let record = Record::at(key.kind(), &section, at).unwrap();
+                    let record = Record::at(key.kind().into(), &section, at).unwrap();
                     assert_eq!((record.key(), record.value()), (*key, &value[..]));
                     at += record.len_bytes(align_bytes) as u64;
                 }
@@ -333,7 +401,7 @@ mod tests {
     fn records_beyond_the_range_of_places_are_a_distinct_error() {
         let file = tempfile::tempfile().unwrap();
         for align_bytes in [8, 16] {
-            let mut records = RecordsWriter::new(&file, KeyKind::U64, align_bytes, 1).unwrap();
+            let mut records = RecordsWriter::new(&file, KeyType::U64, false, align_bytes, 1).unwrap();
             // Lowers the limit, because a test cannot write 32 GiB.
             records.len_max_bytes = 24 * align_bytes as u64;
             let value = vec![0; 2 * align_bytes];
@@ -343,7 +411,7 @@ mod tests {
             assert_eq!(records.len_bytes(), records.row_count() * (16 + 2 * align_bytes as u64));
             assert_eq!(records.row_count(), if align_bytes == 8 { 6 } else { 8 });
         }
-        let mut records = RecordsWriter::new(&file, KeyKind::U64, 8, 1).unwrap();
+        let mut records = RecordsWriter::new(&file, KeyType::U64, false, 8, 1).unwrap();
         assert!(!is_too_long(&records.push(Key::U64(1), &vec![0; (1 << 30) + 1]).unwrap_err()));
         assert!(!is_too_long(&io::Error::other("full")));
     }

@@ -25,7 +25,8 @@ pub fn with_option(command: Command) -> Command {
             .value_parser(value_parser!(PathBuf))
             .exclusive(true)
             .help_heading(None::<&str>)
-            .help("Write the man pages and the completions for bash, zsh, and fish into this folder, and exit"),
+            .help("Write the man pages and the shell completions into this folder, and exit")
+            .long_help("Write the man pages and the completions for bash, zsh, and fish into this folder, and exit"),
     )
 }
 
@@ -71,10 +72,10 @@ mod files {
     use std::io;
     use std::path::{Path, PathBuf};
 
-    use clap::Command;
+    use clap::{Arg, Command};
     use clap_complete::{Generator, Shell};
     use clap_mangen::Man;
-    use clap_mangen::roff::{Roff, bold, roman};
+    use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
     use super::MoreCompletions;
     use crate::cli::examples::HEADING;
@@ -138,20 +139,75 @@ mod files {
             generate_man_pages(subcommand.clone(), folder)?;
         }
         let examples = command.get_after_long_help().map(ToString::to_string);
+        let synopsis = render_synopsis(&command);
         let version = command.get_version().unwrap_or(env!("CARGO_PKG_VERSION")).to_owned();
         let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
         // The examples get their own section. clap_mangen would name the section EXTRA, and join the lines.
         let page = Man::new(command.after_long_help(None)).source(format!("{name} {version}")).manual("Zero-KV");
         let mut rendered = Vec::new();
         page.render(&mut rendered)?;
+        let mut rendered = with_synopsis(&String::from_utf8(rendered).map_err(io::Error::other)?, &synopsis);
         if let Some(examples) = examples {
-            rendered.extend_from_slice(&render_examples(&examples));
+            rendered.push_str(&render_examples(&examples));
         }
-        folder.write(page.get_filename(), &rendered)
+        folder.write(page.get_filename(), rendered.as_bytes())
+    }
+
+    const SYNOPSIS: &str = ".SH SYNOPSIS\n";
+    const DESCRIPTION: &str = ".SH DESCRIPTION\n";
+
+    /// Replaces the section SYNOPSIS of a page. That of clap_mangen leaves out the values of options.
+    fn with_synopsis(page: &str, synopsis: &str) -> String {
+        let sections =
+            page.split_once(SYNOPSIS).and_then(|(before, rest)| Some((before, rest.split_once(DESCRIPTION)?)));
+        let (before, (_, after)) = sections.expect("clap_mangen renders both sections");
+        format!("{before}{synopsis}{DESCRIPTION}{after}")
+    }
+
+    fn render_synopsis(command: &Command) -> String {
+        let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+        let mut line = vec![bold(name)];
+        for arg in command.get_arguments().filter(|arg| !arg.is_hide_set() && !arg.is_positional()) {
+            let names =
+                [arg.get_short().map(|short| format!("-{short}")), arg.get_long().map(|long| format!("--{long}"))];
+            let mut inlines = Vec::new();
+            for name in names.into_iter().flatten() {
+                inlines.extend((!inlines.is_empty()).then(|| roman("|")));
+                inlines.push(bold(name));
+            }
+            if arg.get_action().takes_values() {
+                inlines.push(roman(" "));
+                inlines.push(italic(value_names(arg)));
+            }
+            push_word(&mut line, arg.is_required_set(), inlines);
+        }
+        for arg in command.get_positionals().filter(|arg| !arg.is_hide_set()) {
+            push_word(&mut line, arg.is_required_set(), vec![italic(value_names(arg))]);
+        }
+        if command.get_subcommands().any(|subcommand| !subcommand.is_hide_set()) {
+            push_word(&mut line, true, vec![italic("COMMAND")]);
+        }
+        let mut section = Roff::new();
+        // Without hyphenation, which would divide the names of options.
+        section.control("SH", ["SYNOPSIS"]).control("nh", []).text(line).control("hy", []);
+        section.to_roff()
+    }
+
+    /// Appends an argument, in brackets if it is optional.
+    fn push_word(line: &mut Vec<Inline>, is_required: bool, inlines: Vec<Inline>) {
+        line.push(roman(if is_required { " " } else { " [" }));
+        line.extend(inlines);
+        line.extend((!is_required).then(|| roman("]")));
+    }
+
+    fn value_names(arg: &Arg) -> String {
+        let names = arg.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect::<Vec<_>>();
+        let is_list = arg.is_positional() && arg.get_num_args().is_some_and(|count| count.max_values() > 1);
+        names.join(" ") + if is_list { "..." } else { "" }
     }
 
     /// Renders the text that [`crate::cli::examples::add_examples`] has added to the help of a command.
-    fn render_examples(text: &str) -> Vec<u8> {
+    fn render_examples(text: &str) -> String {
         let mut page = Roff::new();
         page.control("SH", ["EXAMPLES"]);
         for line in text.lines().filter(|line| *line != HEADING) {
@@ -168,6 +224,6 @@ mod files {
                 }
             }
         }
-        page.to_roff().into_bytes()
+        page.to_roff()
     }
 }

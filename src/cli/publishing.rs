@@ -27,8 +27,8 @@ pub struct NewGeneration {
 
 impl NewGeneration {
     /// Opens the table at a URL, reads the canaries, and checks that the expected parent is the newest generation.
-    /// `allow` has the changes from the preceding generation that are allowed. `print_warning` prints
-    /// warnings.
+    /// `allow` has the changes from the preceding generation that are allowed, and `shrink_max_percent` is the maximum
+    /// percentage of its rows that may be lost, if not less than half. `print_warning` prints warnings.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -36,13 +36,14 @@ impl NewGeneration {
         url: &str,
         args: &GenerationArgs,
         allow: Vec<Change>,
+        shrink_max_percent: Option<u8>,
         print_warning: fn(&str),
     ) -> Result<NewGeneration, PublishError> {
         let canaries = args.canary.as_deref().map(Canary::read_file).transpose()?.unwrap_or_default();
         let note = args.note.clone().unwrap_or_default();
         let publication = Publication::create(url)?;
         publication.set_patience(None, print_warning);
-        let options = CommitOptions { parent: args.parent, canaries, allow, note };
+        let options = CommitOptions { parent: args.parent, canaries, allow, shrink_max_percent, note };
         let generation = NewGeneration { publication, options, print_warning };
         let checked = generation.publication.check_parent(args.parent);
         generation.print_warnings();
@@ -89,7 +90,7 @@ impl NewGeneration {
         let option = match change {
             Change::Empty => "--allow-empty",
             Change::Shrink => "--allow-shrink",
-            Change::KeyKind => "--allow-key-kind-change",
+            Change::KeyType => "--allow-key-type-change",
             Change::Schema => "--allow-schema-change",
         };
         anyhow::anyhow!("{error} ({option})")

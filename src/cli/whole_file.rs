@@ -52,7 +52,8 @@ impl WholeFile {
     /// Syncs the file, gives it its final name, and syncs the folder.
     pub fn put_in_place(self) -> anyhow::Result<()> {
         let WholeFile { new, name, to_sync, path } = self;
-        let placed = new.file().sync_all().and_then(|()| new.replace(&name));
+        let kept = new.folder().keep_rights(&name, new.file());
+        let placed = kept.and_then(|()| new.file().sync_all()).and_then(|()| new.replace(&name));
         placed.map_err(|error| write_error(&path, &error))?;
         to_sync.sync_all().map_err(|error| {
             let path = path.display();

@@ -69,7 +69,8 @@ impl Address {
     /// Parses an address.
     ///
     /// # Errors
-    /// [`AddressError`], if the text has a scheme, but is not a URL that [`Address`] describes.
+    /// [`AddressError`], if the text has a scheme, but is not a URL that [`Address`] describes, or if it is only a port, or
+    /// a host and a port.
     #[doc(hidden)]
     pub fn parse(text: impl AsRef<OsStr>) -> Result<Address, AddressError> {
         let text = text.as_ref();
@@ -77,7 +78,13 @@ impl Address {
         let scheme = lossy.split_once("://").map(|(scheme, _)| scheme);
         // A path that starts with one of these characters may contain `://`, too.
         let Some(scheme) = scheme.filter(|scheme| !scheme.starts_with(['/', '.', '@'])) else {
-            return Ok(Address::Unix(text.into()));
+            return match host_and_port(&lossy) {
+                Some((host, port)) => Err(AddressError(format!(
+                    "the address \"{lossy}\" has no scheme: for TCP, pass zkv://{host}:{port}, or zkv+tls://{host}:{port} \
+                     with TLS; for a Unix socket of this name, pass ./{lossy}"
+                ))),
+                None => Ok(Address::Unix(text.into())),
+            };
         };
         for (start, tls) in SCHEMES {
             if let Some(rest) = lossy.strip_prefix(start) {
@@ -160,6 +167,13 @@ impl TcpAddress {
         };
         Ok(TcpAddress { host: host.to_owned(), port, user, tls })
     }
+}
+
+/// Returns the host and the port if a text is a port, or a host and a port.
+fn host_and_port(text: &str) -> Option<(&str, u16)> {
+    let (host, port) = text.rsplit_once(':').unwrap_or(("127.0.0.1", text));
+    let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    port.parse().ok().filter(|_| is_port && is_name(host)).map(|port| (host, port))
 }
 
 /// Returns whether a text can be the name of a host or an IPv4 address.
@@ -266,10 +280,24 @@ mod tests {
     #[test]
     fn everything_without_a_scheme_is_a_path() {
         for text in
-            ["/tmp/zero-kv.sock", "@zero-kv", "relative/s", "host:6380", "", "/a/zkv://h:1", "./x://y", "@x://y"]
+            ["/tmp/zero-kv.sock", "@zero-kv", "relative/s", "host:name", "", "/a/zkv://h:1", "./x://y", "@x://y"]
         {
             assert_eq!(Address::parse(text).unwrap(), Address::Unix(text.into()));
             assert_eq!(Address::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_port_or_a_host_and_a_port_are_answered_with_the_complete_address() {
+        for (text, address) in
+            [("6399", "127.0.0.1:6399"), ("localhost:6399", "localhost:6399"), ("10.0.0.1:1", "10.0.0.1:1")]
+        {
+            let error = Address::parse(text).unwrap_err().to_string();
+            let expected = format!("pass zkv://{address}, or zkv+tls://{address} with TLS; ");
+            assert!(error.contains(&expected) && error.ends_with(&format!("pass ./{text}")), "{error}");
+        }
+        for path in ["./6399", "s.sock", "a:b", "65536", "", "@6399", "/6399", "./localhost:6399", ":1"] {
+            assert_eq!(Address::parse(path), Ok(Address::Unix(path.into())), "{path}");
         }
     }
 

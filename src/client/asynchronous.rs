@@ -22,7 +22,10 @@ use super::retry::Deadline;
 use super::socket::{self, connect_now};
 use super::target::Target;
 use super::tls::TlsSession;
-use super::transport::{self, Pipeline, TransferError, decrypt, has_unsent_records, receive_responses, send_requests};
+use super::transport::{
+    self, Pipeline, Socket, TransferError, decrypt, has_unsent_records, receive_responses, send_requests,
+};
+use crate::format::key_type::KeyType;
 
 /// A connection to a server, for tasks on tokio.
 ///
@@ -56,6 +59,8 @@ pub struct AsyncClient {
     pub(super) login: Option<Login>,
     /// The schema of the table, and the columns that were requested last.
     pub(super) columns: ColumnsCache,
+    /// The type that the keys of calls are encoded for. With `None`, they are stored keys.
+    pub(super) key_type: Option<KeyType>,
     /// The end of all calls, if they are parts of a call to a cluster.
     pub(super) call_end: Option<Deadline>,
     /// The open connection, if any. Each call takes the connection out and puts it back only after success.
@@ -118,8 +123,18 @@ impl AsyncConnection {
         }
     }
 
-    /// Returns true if the connection is open and has no unread bytes.
+    /// Reads the notices that have arrived, without waiting. The runtime may not know yet that the socket is readable, so
+    /// this method reads from the socket itself.
+    pub(super) fn read_notices(&mut self) -> Result<(), TransferError> {
+        let AsyncStream { socket, tls } = &mut self.stream;
+        transport::read_notices(tls, &mut self.pipeline, &mut Socket::nonblocking(&*socket))
+    }
+
+    /// Returns true if the connection is open and has no unread bytes, apart from notices.
     pub(super) fn is_idle(&mut self) -> bool {
+        if self.pipeline.cache().is_some() {
+            return self.read_notices().is_ok();
+        }
         transport::is_idle(&mut self.stream.tls, &self.stream.socket)
     }
 

@@ -135,6 +135,17 @@ impl<E: EncodeRequest, V: VisitResponse> Batch<E, V> {
         self.guards.filter(is_guard).map_or(self.op, |guards| guards.op_at(position))
     }
 
+    /// Returns whether the requests have keys, which are encoded for a type.
+    pub(super) fn has_keys(&self) -> bool {
+        self.op.has_keys()
+    }
+
+    /// Returns whether a request is for the type of the keys. The server then looks up keys of this type.
+    pub(super) fn requests_key_type(&self) -> bool {
+        let of_guards = |guards: Guards| guards.after == Op::KeyType || guards.before.contains(&Op::KeyType);
+        self.op == Op::KeyType || self.guards.is_some_and(of_guards)
+    }
+
     /// Returns whether the requests have no side effects and can be repeated.
     pub(super) fn is_idempotent(&self) -> bool {
         !self.op.has_effects()

@@ -20,6 +20,7 @@ use super::tls::TlsSession;
 use super::transport::{
     self, Pipeline, Socket, TransferError, decrypt, has_unsent_records, receive_responses, send_requests,
 };
+use crate::format::key_type::KeyType;
 
 /// A blocking connection to a server.
 ///
@@ -93,6 +94,8 @@ pub struct Client {
     pub(super) login: Option<Login>,
     /// The schema of the table, and the columns that were requested last.
     pub(super) columns: ColumnsCache,
+    /// The type that the keys of calls are encoded for. With `None`, they are stored keys.
+    pub(super) key_type: Option<KeyType>,
     /// The end of all calls, if they are parts of a call to a cluster.
     pub(super) call_end: Option<Deadline>,
     /// The open connection, if any. Each call takes the connection out and puts it back only after success.
@@ -140,8 +143,16 @@ impl BlockingConnection {
         }
     }
 
-    /// Returns true if the connection is open and has no unread bytes.
+    /// Reads the notices that have arrived, without waiting.
+    pub(super) fn read_notices(&mut self) -> Result<(), TransferError> {
+        transport::read_notices(&mut self.tls, &mut self.pipeline, &mut Socket::nonblocking(&self.socket))
+    }
+
+    /// Returns true if the connection is open and has no unread bytes, apart from notices.
     pub(super) fn is_idle(&mut self) -> bool {
+        if self.pipeline.cache().is_some() {
+            return self.read_notices().is_ok();
+        }
         transport::is_idle(&mut self.tls, &self.socket)
     }
 

@@ -13,16 +13,20 @@ use std::time::Duration;
 use std::{io, thread};
 
 use super::address::{Address, TcpAddress};
+use super::batch::{self, Guards};
 use super::blocking::Client;
 use super::columns::{ProjectedRows, ReceivedValues, RowsOrValues, TABLE_CHANGES_MAX};
 use super::error::ClientError;
 use super::options::Options;
 use super::pool::PoolMember;
+use super::request::{GetKeyType, GetTopology, TypedRequest};
 use super::retry::Deadline;
 use super::target::Target;
 use crate::cluster::{Health, Role, Topology, TopologyError, TopologyNode};
 use crate::format::key::Key;
-use crate::slots::slot_of;
+use crate::format::key_type::KeyType;
+use crate::protocol::native::Op;
+use crate::slots::slot_of_typed;
 use crate::sync::unpoisoned;
 use crate::typed::{OwnedRow, Schema};
 
@@ -84,6 +88,10 @@ pub struct ClusterClient {
     seeds: Vec<Address>,
     options: ClusterOptions,
     routes: Routes,
+    /// The type of the table's keys, which determines their slots.
+    key_type: KeyType,
+    /// The type that the keys of calls are encoded for. With `None`, they are stored keys.
+    expected_key_type: Option<KeyType>,
     /// The open connections, by address.
     connections: HashMap<Address, Client>,
 }
@@ -104,8 +112,14 @@ impl ClusterClient {
     /// The errors of [`ClusterClient::connect`].
     pub fn connect_with<A: AsRef<OsStr>>(seeds: &[A], options: &ClusterOptions) -> Result<ClusterClient, ClientError> {
         let seeds = seeds.iter().map(Address::parse).collect::<Result<Vec<Address>, _>>()?;
-        let mut client =
-            ClusterClient { seeds, options: options.clone(), routes: Routes::unknown(), connections: HashMap::new() };
+        let mut client = ClusterClient {
+            seeds,
+            options: options.clone(),
+            routes: Routes::unknown(),
+            key_type: KeyType::BYTES,
+            expected_key_type: None,
+            connections: HashMap::new(),
+        };
         // A failed call is sent to another node instead.
         client.options.client.retries = 0;
         let deadline = client.deadline();
@@ -211,24 +225,26 @@ impl ClusterClient {
         mut answered: impl FnMut(&mut dyn Iterator<Item = usize>, T),
     ) -> Result<(), ClientError> {
         let keys: Vec<Key<'k>> = keys.iter().map(|key| (*key).into()).collect();
-        let pending = keys.iter().enumerate().map(|(position, key)| (slot_of(*key), position)).collect();
-        let look_up = |client: &mut Client, items: &[(u16, usize)]| {
-            call(client, &items.iter().map(|(_, position)| keys[*position]).collect::<Vec<_>>())
+        let slot = |key_type, position: &usize| slot_of_typed(key_type, keys[*position]);
+        let look_up = |client: &mut Client, positions: &[usize]| {
+            call(client, &positions.iter().map(|position| keys[*position]).collect::<Vec<_>>())
         };
-        self.answer_all(pending, deadline, look_up, |items, result| {
-            answered(&mut items.iter().map(|(_, position)| *position), result);
+        self.answer_all((0..keys.len()).collect(), slot, deadline, look_up, |positions, result| {
+            answered(&mut positions.iter().copied(), result);
         })
     }
 
-    /// Makes a call for all items, which are slots with any data: groups the items by the nodes of their slots, makes
-    /// one call to each node, at the same time, and passes each result to `answered`. Repeats calls that fail although
-    /// another node or the same node may answer later, until the deadline.
+    /// Makes a call for all items: groups the items by the nodes of their slots, makes one call to each node, at the
+    /// same time, and passes each result to `answered`. Repeats calls that fail although another node or the same node
+    /// may answer later, until the deadline. `slot` returns the slot of an item in a table with keys of a type, which
+    /// can differ between the attempts.
     fn answer_all<X: Copy + Send + Sync, T: Send>(
         &mut self,
-        mut pending: Vec<(u16, X)>,
+        mut pending: Vec<X>,
+        slot: impl Fn(KeyType, &X) -> u16,
         deadline: Deadline,
-        call: impl Fn(&mut Client, &[(u16, X)]) -> Result<T, ClientError> + Sync,
-        mut answered: impl FnMut(&[(u16, X)], T),
+        call: impl Fn(&mut Client, &[X]) -> Result<T, ClientError> + Sync,
+        mut answered: impl FnMut(&[X], T),
     ) -> Result<(), ClientError> {
         let attempts_end = Deadline::after(self.options.client.call_timeout);
         let (mut avoided, mut pause, mut attempts) = (HashSet::new(), PAUSE, 0);
@@ -237,7 +253,7 @@ impl ClusterClient {
             let mut moved_from = Vec::new();
             let mut last_error = None;
             for Answered { address, items, result } in
-                self.exchange(std::mem::take(&mut pending), &call, &avoided, deadline)
+                self.exchange(std::mem::take(&mut pending), &slot, &call, &avoided, deadline)
             {
                 let error = match result {
                     Ok(result) => {
@@ -248,6 +264,10 @@ impl ClusterClient {
                 };
                 match error {
                     ClientError::Moved { .. } => moved_from.push(address.clone()),
+                    // Stored keys mean the same for any type, apart from their slots.
+                    ClientError::KeyTypeChanged { .. } if self.expected_key_type.is_none() => {
+                        moved_from.push(address.clone());
+                    }
                     _ if is_connection_error(&error) => {}
                     _ => return Err(error),
                 }
@@ -256,7 +276,7 @@ impl ClusterClient {
                 pending.extend(items);
             }
             let Some(error) = last_error else { return Ok(()) };
-            let have_all_failed = self.retry_failed_nodes(&pending, &mut avoided);
+            let have_all_failed = self.retry_failed_nodes(&pending, &slot, &mut avoided);
             // Nodes that always send other topologies must not keep a call going.
             if have_all_failed || !moved_from.is_empty() || is_topology_new {
                 attempts += 1;
@@ -286,10 +306,27 @@ impl ClusterClient {
         }
     }
 
+    /// Makes later calls with keys fail with [`ClientError::KeyTypeChanged`] unless the keys of the table have this type,
+    /// as [`Client::expect_key_type`] does.
+    pub fn expect_key_type(&mut self, key_type: impl Into<Option<KeyType>>) {
+        self.expected_key_type = key_type.into();
+    }
+
+    /// Returns the type of the keys whose slots determine the nodes of a call.
+    fn slot_key_type(&self) -> KeyType {
+        self.expected_key_type.unwrap_or(self.key_type)
+    }
+
     /// If all nodes of a pending slot are avoided, tries them again. Returns whether a pending slot had only avoided
     /// nodes.
-    fn retry_failed_nodes<X>(&self, pending: &[(u16, X)], avoided: &mut HashSet<Address>) -> bool {
-        let primaries: HashSet<u16> = pending.iter().map(|(slot, _)| self.routes.owner(*slot)).collect();
+    fn retry_failed_nodes<X>(
+        &self,
+        pending: &[X],
+        slot: impl Fn(KeyType, &X) -> u16,
+        avoided: &mut HashSet<Address>,
+    ) -> bool {
+        let primaries: HashSet<u16> =
+            pending.iter().map(|item| self.routes.owner(slot(self.slot_key_type(), item))).collect();
         let mut have_all_failed = false;
         for primary in primaries {
             let addresses = || self.routes.readable(primary).map(|node| self.routes.address(node));
@@ -306,14 +343,15 @@ impl ClusterClient {
     /// Makes one call for the items of each node, to the best node of their slots that is not in `avoided`.
     fn exchange<X: Copy + Send + Sync, T: Send>(
         &mut self,
-        items: Vec<(u16, X)>,
-        call: &(impl Fn(&mut Client, &[(u16, X)]) -> Result<T, ClientError> + Sync),
+        items: Vec<X>,
+        slot: impl Fn(KeyType, &X) -> u16,
+        call: &(impl Fn(&mut Client, &[X]) -> Result<T, ClientError> + Sync),
         avoided: &HashSet<Address>,
         deadline: Deadline,
     ) -> Vec<Answered<X, T>> {
-        let mut groups: HashMap<u16, Vec<(u16, X)>> = HashMap::new();
+        let mut groups: HashMap<u16, Vec<X>> = HashMap::new();
         for item in items {
-            groups.entry(self.routes.owner(item.0)).or_default().push(item);
+            groups.entry(self.routes.owner(slot(self.slot_key_type(), &item))).or_default().push(item);
         }
         let mut tasks = Vec::new();
         for (primary, items) in groups {
@@ -323,11 +361,13 @@ impl ClusterClient {
             tasks.push(Task { address, items, client, has_others });
         }
         let open_connections = AtomicUsize::new(self.connections.len());
+        let expected_key_type = self.expected_key_type;
         let run = |Task { address, items, client, has_others }: Task<X>| {
             let mut client = match client.map_or_else(|| self.unconnected(&address), Ok) {
                 Ok(client) => client,
                 Err(error) => return (None, Answered { address, items, result: Err(error) }),
             };
+            client.key_type = expected_key_type;
             // Another node must have time to answer if this one does not.
             client.call_end = Some(if has_others { deadline.half() } else { deadline });
             let result = call(&mut client, &items);
@@ -379,10 +419,10 @@ impl ClusterClient {
                 break;
             }
             match self.routes_at(&address, if at + 1 < count { deadline.half() } else { deadline }) {
-                Ok(routes) => {
+                Ok((routes, key_type)) => {
                     // A node that was cut off from the others may still have an old topology.
                     if routes.topology.number >= self.routes.topology.number {
-                        self.routes = routes;
+                        (self.routes, self.key_type) = (routes, key_type.unwrap_or(self.key_type));
                         self.close_other_connections();
                     }
                     return Ok(());
@@ -405,13 +445,30 @@ impl ClusterClient {
         self.connections.retain(|address, _| kept.contains(address));
     }
 
-    fn routes_at(&mut self, address: &Address, deadline: Deadline) -> Result<Routes, ClientError> {
+    /// Returns the topology of a node, and the type of its table's keys, or `None` if the user may not read keys.
+    fn routes_at(&mut self, address: &Address, deadline: Deadline) -> Result<(Routes, Option<KeyType>), ClientError> {
         let mut client = match self.connections.remove(address) {
             Some(client) => client,
             None => self.unconnected(address)?,
         };
         client.call_end = Some(deadline);
-        let json = client.topology()?;
+        let (mut json, mut key_type) = (None, None);
+        // One round trip for both.
+        client.exchange(batch::between(
+            Guards { before: &[Op::Topology], after: Op::KeyType },
+            Op::Topology,
+            0,
+            |_| GetTopology,
+            |_, _| Ok(()),
+            |at, response| {
+                match at {
+                    0 => json = GetTopology.decode(response)?,
+                    // The nodes know the slots: with a wrong type, they redirect.
+                    _ => key_type = GetKeyType.decode(response).ok(),
+                }
+                Ok(())
+            },
+        ))?;
         self.connections.insert(address.clone(), client);
         let json = json.ok_or_else(|| ClientError::Configuration {
             server: address.clone(),
@@ -419,8 +476,9 @@ impl ClusterClient {
                 .to_owned(),
         })?;
         let seed = self.seeds.iter().find_map(Address::tcp);
-        Routes::parse(&json, seed)
-            .map_err(|error| ClientError::Topology { server: address.clone(), problem: error.to_string() })
+        let routes = Routes::parse(&json, seed)
+            .map_err(|error| ClientError::Topology { server: address.clone(), problem: error.to_string() })?;
+        Ok((routes, key_type))
     }
 }
 
@@ -452,7 +510,7 @@ fn in_threads<X: Send, T: Send>(tasks: Vec<X>, run: impl Fn(X) -> T + Sync) -> V
 /// A call to one node, with the open connection to the node, if any.
 struct Task<X> {
     address: Address,
-    items: Vec<(u16, X)>,
+    items: Vec<X>,
     client: Option<Client>,
     /// Whether another node has the same slots.
     has_others: bool,
@@ -460,7 +518,7 @@ struct Task<X> {
 
 struct Answered<X, T> {
     address: Address,
-    items: Vec<(u16, X)>,
+    items: Vec<X>,
     result: Result<T, ClientError>,
 }
 
@@ -488,8 +546,18 @@ impl ClusterClient {
     /// The errors of [`ClusterClient::get`].
     pub fn schema(&mut self) -> Result<Option<Arc<Schema>>, ClientError> {
         let mut schema = None;
-        self.answer_all(vec![(0, ())], self.deadline(), |client, _| client.schema(), |_, found| schema = found)?;
+        self.ask_any(self.deadline(), |client| client.schema(), |found| schema = found)?;
         Ok(schema)
+    }
+
+    /// Makes a call to any node.
+    fn ask_any<T: Send>(
+        &mut self,
+        deadline: Deadline,
+        call: impl Fn(&mut Client) -> Result<T, ClientError> + Sync,
+        mut answered: impl FnMut(T),
+    ) -> Result<(), ClientError> {
+        self.answer_all(vec![()], |_, ()| 0, deadline, |client, _| call(client), |_, result| answered(result))
     }
 
     /// Returns the row of a key in a typed table, or `None` if the table does not have the key.
@@ -564,14 +632,7 @@ impl ClusterClient {
             self.answer_keys(keys, deadline, &call, |positions, result| parts.push((positions.collect(), result)))?;
             // Without keys, one node returns the columns of the result.
             if keys.is_empty() {
-                self.answer_all(
-                    vec![(0, ())],
-                    deadline,
-                    |client, _| call(client, &[]),
-                    |_, result| {
-                        parts.push((Vec::new(), result));
-                    },
-                )?;
+                self.ask_any(deadline, |client| call(client, &[]), |result| parts.push((Vec::new(), result)))?;
             }
             if let Some(combined) = combine(keys.len(), parts) {
                 return Ok(combined);

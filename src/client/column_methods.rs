@@ -75,6 +75,9 @@ macro_rules! impl_column_methods {
             ) -> Result<RowsOrValues, ClientError> {
                 batch::check_keys(keys)?;
                 let deadline = self.call_deadline();
+                if self.target.options.cache.is_some() && keys.len() <= BATCH_LEN_MAX {
+                    return self.rows_or_values_cached(keys, deadline)$($await)*;
+                }
                 for _ in 0..=TABLE_CHANGES_MAX {
                     if self.columns.schema().is_some() {
                         match self.look_columns_up(keys, &Wanted::All, deadline)$($await)* {
@@ -167,7 +170,7 @@ macro_rules! impl_column_methods {
             /// Sends a batch of requests, and returns the schema of the table that answered all of them. If there
             /// were several tables, sends all requests again. `visit` then gets all responses again,
             /// as after a reconnect.
-            $($async)? fn exchange_with_table<R: TypedRequest>(
+            pub(super) $($async)? fn exchange_with_table<R: TypedRequest>(
                 &mut self,
                 op: Op,
                 len: usize,
@@ -188,7 +191,7 @@ macro_rules! impl_column_methods {
                 Err(self.table_unstable())
             }
 
-            fn table_unstable(&self) -> ClientError {
+            pub(super) fn table_unstable(&self) -> ClientError {
                 ClientError::TableUnstable { server: self.address().clone(), changes: TABLE_CHANGES_MAX + 1 }
             }
 
@@ -282,10 +285,7 @@ macro_rules! impl_column_methods {
                 lookup: &mut ColumnLookup,
                 deadline: Deadline,
             ) -> Result<(), ClientError> {
-                let mut connection = match self.connection.take() {
-                    Some(connection) => connection,
-                    None => self.open_connection(deadline)$($await)*?,
-                };
+                let mut connection = self.connection_for_keys(deadline)$($await)*?;
                 let (positions, rows) = lookup.begin(selected);
                 let is_selected = |current: &Option<Arc<SelectedColumns>>| {
                     current.as_ref().is_some_and(|at| Arc::ptr_eq(at, selected))

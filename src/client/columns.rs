@@ -129,6 +129,22 @@ impl ReceivedValues {
         self.ranges.push(value.map(|_| start..self.bytes.len()));
     }
 
+    /// Returns the values of all keys: those of `missing` positions are, in order, `others`.
+    pub(super) fn with(self, missing: &[usize], others: &ReceivedValues) -> ReceivedValues {
+        if missing.is_empty() {
+            return self;
+        }
+        let mut values = ReceivedValues::default();
+        let (mut missing, mut others) = (missing.iter().peekable(), others.iter());
+        for (position, value) in self.iter().enumerate() {
+            match missing.next_if_eq(&&position) {
+                Some(_) => values.push(others.next().flatten()),
+                None => values.push(value),
+            }
+        }
+        values
+    }
+
     /// Combines the values that several servers sent. Each part has the positions of its keys among all keys.
     #[cfg(feature = "cluster")]
     pub(super) fn combine(key_count: usize, parts: Vec<(Vec<usize>, ReceivedValues)>) -> ReceivedValues {
@@ -211,11 +227,36 @@ impl ColumnsCache {
     }
 
     pub(super) fn set_schema(&mut self, schema: Option<Schema>) -> Option<Arc<Schema>> {
-        let is_known = self.schema.as_ref().map(|known| known.id()) == schema.as_ref().map(Schema::id);
+        self.set_shared_schema(schema.map(Arc::new))
+    }
+
+    pub(super) fn set_shared_schema(&mut self, schema: Option<Arc<Schema>>) -> Option<Arc<Schema>> {
+        let is_known = self.schema.as_ref().map(|known| known.id()) == schema.as_ref().map(|schema| schema.id());
         if !is_known {
-            *self = ColumnsCache { schema: schema.map(Arc::new), selected: None };
+            *self = ColumnsCache { schema, selected: None };
         }
         self.schema()
+    }
+
+    /// Returns whole values as rows of the table's schema, or as they are if it has no schema.
+    pub(super) fn rows_or_values(
+        &mut self,
+        schema: Option<Arc<Schema>>,
+        values: ReceivedValues,
+    ) -> Result<RowsOrValues, RequestError> {
+        let Some(schema) = self.set_shared_schema(schema) else { return Ok(RowsOrValues::Values(values)) };
+        let selected = match self.selected(&Wanted::All) {
+            Some(selected) => selected,
+            None => {
+                let all = Wanted::All.select(&schema).expect("each schema has all of its columns");
+                self.select(all)
+            }
+        };
+        let mut rows = ProjectedRows::new(selected, values.ranges.len());
+        for (position, value) in values.iter().enumerate() {
+            rows.set(position, value)?;
+        }
+        Ok(RowsOrValues::Rows(rows))
     }
 
     /// Forgets the schema and the columns, because the table has another schema.

@@ -15,8 +15,8 @@ use crate::typed::ColumnError;
 /// An error of a client's call.
 ///
 /// After [`ClientError::Server`], [`ClientError::AuthenticationRequired`], [`ClientError::NotPermitted`],
-/// [`ClientError::KeyLen`], [`ClientError::MixedKeys`], [`ClientError::NoSchema`], [`ClientError::Columns`], and
-/// [`ClientError::TableUnstable`], the connection remains open. The connection also remains open if a call of
+/// [`ClientError::KeyLen`], [`ClientError::MixedKeys`], [`ClientError::NoSchema`], [`ClientError::Columns`],
+/// [`ClientError::KeyTypeChanged`], and [`ClientError::TableUnstable`], the connection remains open. The connection also remains open if a call of
 /// `authenticate` fails because the server rejects the login ([`ClientError::LoginFailed`]). After any other error of a
 /// request, the connection is closed, and the next call reconnects.
 #[derive(Debug, Error)]
@@ -199,14 +199,25 @@ pub enum ClientError {
     },
     /// Another node of the cluster has the row of a key.
     #[error(
-        "{server}: another node of the cluster serves the slot of {request}: read the topology (Client::topology), \
-         and send the request to the primary of the slot"
+        "{server}: another node of the cluster serves the slot of {request}: use ClusterClient, which sends each \
+         request to a node with the key, or read the topology (zkv topology show, Client::topology), and ask the \
+         primary of the slot"
     )]
     Moved {
         /// The address of the server.
         server: Address,
         /// The text that names the request in the error message: the request's key.
         request: String,
+    },
+    /// The server has replaced its table by one whose keys have another type than the client knows, so the keys of the
+    /// call may be encoded for the wrong type. No key was looked up in that table.
+    #[error(
+        "{server}: the type of the table's keys is no longer the one that the keys were encoded for: request it again \
+         (key_type), and repeat the call with keys of this type"
+    )]
+    KeyTypeChanged {
+        /// The address of the server.
+        server: Address,
     },
     /// Direct mode is not possible.
     #[error("{server}: no direct mode: {problem}")]
@@ -321,14 +332,9 @@ impl ClientError {
             RequestError::LoginFailed { user } => ClientError::LoginFailed { server: to_server(), user },
             RequestError::NotPermitted { request } => ClientError::NotPermitted { server: to_server(), request },
             RequestError::Moved { request } => ClientError::Moved { server: to_server(), request },
+            RequestError::KeyTypeChanged => ClientError::KeyTypeChanged { server: to_server() },
             RequestError::Violation(violation) => ClientError::violation(server, violation),
         }
-    }
-
-    /// Returns the error for a server that rejected a request with numeric keys and also a request with byte keys.
-    pub(super) fn unknown_key_kind(server: &Address) -> Self {
-        let request = "requests for both kinds of keys".to_owned();
-        ClientError::Server { server: server.clone(), request, hint: "see the log of kv_store" }
     }
 }
 
@@ -363,6 +369,8 @@ pub enum RequestError {
         /// The text that names the request in the error message: the request's key.
         request: String,
     },
+    /// The server's table has keys of another type than the client has requested last.
+    KeyTypeChanged,
     /// The response violates the protocol. The connection is unusable, because further bytes from this peer cannot be
     /// trusted.
     Violation(Violation),

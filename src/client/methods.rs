@@ -22,15 +22,18 @@ use super::login::Login;
 use super::options::Options;
 use super::pool::PoolMember;
 use super::request::{
-    Authenticate, Bounds, Ceiling, Count, Exists, FirstRow, Floor, Get, GetInfo, GetPage, GetTopology, Info, KeyRange,
-    KeyRequest, LastRow, Ping, Reload, Rollback, Row, RowPage, TypedRequest, check_bounds, prefix_range,
+    Authenticate, Bounds, Ceiling, Count, Cover, Exists, FirstRow, Floor, Get, GetInfo, GetKeyType, GetPage,
+    GetTopology, Info, KeyRange, KeyRequest, LastRow, Ping, RangeRow, Reload, Rollback, Row, RowPage, TypedRequest,
+    check_bounds, prefix_range,
 };
 use super::retry::{Deadline, Retry};
 use super::rows::RangeCursor;
 use super::target::Target;
+use super::transport::Tracking;
 use super::{Client, ClientRows};
 use crate::format::KeyBounds;
-use crate::format::key::{Key, KeyKind};
+use crate::format::key::Key;
+use crate::format::key_type::KeyType;
 
 /// Implements the methods of one client.
 macro_rules! impl_client {
@@ -71,6 +74,9 @@ macro_rules! impl_client {
             /// # Errors
             /// [`ClientError`].
             pub $($async)? fn get<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<Option<Vec<u8>>, ClientError> {
+                if self.target.options.cache.is_some() {
+                    return self.get_with(key, |value| value.map(<[u8]>::to_vec))$($await)*;
+                }
                 self.call(Get::new(key)?)$($await)*
             }
 
@@ -85,6 +91,9 @@ macro_rules! impl_client {
                 visit: impl FnOnce(Option<&[u8]>) -> T,
             ) -> Result<T, ClientError> {
                 let get = Get::new(key)?;
+                if self.target.options.cache.is_some() {
+                    return Ok(visit(self.get_cached(&[get.key()])$($await)*?.iter().next().flatten()));
+                }
                 let (mut visit, mut output) = (Some(visit), None);
                 self.exchange(batch::single(&get, |response| {
                     let value = get.decode_borrowed(response)?;
@@ -120,6 +129,12 @@ macro_rules! impl_client {
                 keys: &[K],
                 mut visit: impl FnMut(usize, Option<&[u8]>),
             ) -> Result<(), ClientError> {
+                if self.target.options.cache.is_some() {
+                    batch::check_keys(keys)?;
+                    let values = self.get_cached(keys)$($await)*?;
+                    values.iter().enumerate().for_each(|(position, value)| visit(position, value));
+                    return Ok(());
+                }
                 self.exchange(batch::for_keys(keys, |position, get: Get<'k>, response| {
                     visit(position, get.decode_borrowed(response)?);
                     Ok(())
@@ -185,6 +200,29 @@ macro_rules! impl_client {
                 keys: &[K],
             ) -> Result<Vec<Option<Row>>, ClientError> {
                 self.call_many::<_, Ceiling<'k>>(keys)$($await)*
+            }
+        }
+
+        /// Ranges of keys.
+        impl $Client {
+            /// Returns the range that contains `key`, in a table of ranges: its first key, its last key, and its value.
+            ///
+            /// # Errors
+            /// [`ClientError::Server`] if the rows are no ranges; other [`ClientError`].
+            pub $($async)? fn cover<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<Option<RangeRow>, ClientError> {
+                self.call(Cover::new(key)?)$($await)*
+            }
+
+            /// Returns the result of [`Self::cover`] for each of many keys, in the order of the keys. Requests are
+            /// pipelined as in [`Self::get_many`].
+            ///
+            /// # Errors
+            /// The errors of [`Self::get_many`] and [`Self::cover`].
+            pub $($async)? fn cover_many<'k, K: Into<Key<'k>> + Copy>(
+                &mut self,
+                keys: &[K],
+            ) -> Result<Vec<Option<RangeRow>>, ClientError> {
+                self.call_many::<_, Cover<'k>>(keys)$($await)*
             }
         }
 
@@ -274,21 +312,29 @@ macro_rules! impl_client {
                 self.call(Count::new(prefix_range(prefix.as_ref())?.bounds())?)$($await)*
             }
 
-            /// Returns the kind of the table's keys. Sends a Count request for each kind until one request succeeds,
-            /// because the server rejects a request for keys of the other kind.
+            /// Returns the type of the table's keys, which parses and writes keys. A user who may read any key may
+            /// send the request. From then on, the client expects keys of this type: see [`Self::expect_key_type`].
             ///
             /// # Errors
             /// [`ClientError`].
-            pub $($async)? fn key_kind(&mut self) -> Result<KeyKind, ClientError> {
-                // Not Info, which names the kind but may need a permission that the user lacks.
-                for kind in [KeyKind::U64, KeyKind::Bytes] {
-                    match self.call(Count::all_of(kind))$($await)* {
-                        Ok(_) => return Ok(kind),
-                        Err(ClientError::Server { .. }) => {}
-                        Err(error) => return Err(error),
-                    }
+            pub $($async)? fn key_type(&mut self) -> Result<KeyType, ClientError> {
+                let key_type = self.call(GetKeyType)$($await)*?;
+                self.key_type = Some(key_type);
+                if let Some(connection) = &mut self.connection {
+                    connection.pipeline.set_key_type(Some(key_type));
                 }
-                Err(ClientError::unknown_key_kind(&self.target.address))
+                Ok(key_type)
+            }
+
+            /// Makes later calls with keys fail with [`ClientError::KeyTypeChanged`] unless the keys of the table have
+            /// this type. With `None`, and before a call of [`Self::key_type`], keys are stored keys: the number 7 finds
+            /// the row with the stored number 7, whatever it means.
+            ///
+            /// A server can replace its table by one whose keys have another type. Each connection of the client
+            /// requests the type, and the server looks no key up in a table of another type. A client that a pool lends
+            /// expects no type at first.
+            pub fn expect_key_type(&mut self, key_type: impl Into<Option<KeyType>>) {
+                self.key_type = key_type.into();
             }
 
             /// Returns the next row of an iteration that goes forward from the start of a range, or, if `backward` is
@@ -363,6 +409,10 @@ macro_rules! impl_client {
                 let authenticate = Authenticate::new(&login);
                 self.call(authenticate.map_err(|problem| self.target.configuration(problem))?)$($await)*?;
                 self.login = Some(login);
+                // The values are those of the user who was logged in before.
+                if let Some(connection) = &mut self.connection {
+                    connection.pipeline.tracking = Tracking::Off;
+                }
                 Ok(())
             }
 
@@ -377,8 +427,8 @@ macro_rules! impl_client {
                 self.call(Reload)$($await)*
             }
 
-            /// Makes the server go back to the previous generation. Returns the number of the attempt, like
-            /// [`Self::reload`].
+            /// Makes the server go back to the previous table, and refuse the one that it replaces. Returns the number
+            /// of the attempt, like [`Self::reload`].
             ///
             /// # Errors
             /// The errors of [`Self::reload`].
@@ -475,14 +525,58 @@ macro_rules! impl_client {
             ) -> Result<(), ClientError> {
                 // Taken out until the batch is complete: a connection with a response in flight must never serve a
                 // later call, even if this call panics or its future is dropped.
-                let mut connection = match self.connection.take() {
-                    Some(connection) => connection,
-                    None => self.open_connection(deadline)$($await)*?,
+                let mut connection = match batch.has_keys() {
+                    true => self.connection_for_keys(deadline)$($await)*?,
+                    false => self.any_connection(deadline)$($await)*?,
                 };
+                if batch.requests_key_type() {
+                    connection.pipeline.begin_key_type();
+                }
                 batch.resend();
                 self.transfer(&mut connection, batch, deadline)$($await)*?;
                 self.connection = Some(connection);
                 Ok(())
+            }
+
+            /// Takes the connection out of the client, or opens one.
+            pub(super) $($async)? fn any_connection(&mut self, deadline: Deadline) -> Result<$Connection, ClientError> {
+                match self.connection.take() {
+                    Some(connection) => Ok(connection),
+                    None => self.open_connection(deadline)$($await)*,
+                }
+            }
+
+            /// Takes the connection out of the client, or opens one. The server looks keys of the connection up only in
+            /// tables with keys of the expected type.
+            pub(super) $($async)? fn connection_for_keys(
+                &mut self,
+                deadline: Deadline,
+            ) -> Result<$Connection, ClientError> {
+                let Some(expected) = self.key_type else {
+                    // A connection on which another borrower of the pool has requested the type is of no use.
+                    self.connection.take_if(|connection| connection.pipeline.key_type().is_some());
+                    return self.any_connection(deadline)$($await)*;
+                };
+                loop {
+                    let mut connection = self.any_connection(deadline)$($await)*?;
+                    if connection.pipeline.key_type() == Some(expected) {
+                        return Ok(connection);
+                    }
+                    connection.pipeline.begin_key_type();
+                    let mut found = None;
+                    let mut batch = batch::single(&GetKeyType, |response| {
+                        found = Some(GetKeyType.decode(response)?);
+                        Ok(())
+                    });
+                    self.transfer(&mut connection, &mut batch, deadline)$($await)*?;
+                    let result = batch.into_result().map_err(|error| ClientError::request(self.address(), error));
+                    connection.pipeline.set_key_type(found);
+                    self.connection = Some(connection);
+                    result?;
+                    if found != Some(expected) {
+                        return Err(ClientError::KeyTypeChanged { server: self.address().clone() });
+                    }
+                }
             }
 
             /// Sends the requests of a batch over a connection, until all responses have arrived.
@@ -513,6 +607,7 @@ macro_rules! impl_client {
                     target: Arc::clone(target),
                     login: None,
                     columns: ColumnsCache::default(),
+                    key_type: None,
                     call_end: None,
                     connection: None,
                 }
@@ -524,6 +619,10 @@ macro_rules! impl_client {
 
             fn is_connected(&self) -> bool {
                 self.connection.is_some()
+            }
+
+            fn forget_key_type(&mut self) {
+                self.key_type = None;
             }
 
             fn drop_unless_idle(&mut self) {

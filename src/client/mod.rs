@@ -11,6 +11,7 @@
 //! - `cluster` is the client of a cluster, which has a connection to each node.
 //! - `request` encodes each request and decodes its response. `rows` defines iterators, which request rows page by
 //!   page.
+//! - `cache` keeps values of hot keys, and `cached_methods` look keys up in it first.
 //! - `batch` keeps many requests in flight. `retry` decides whether a call is retried.
 //! - `address` parses addresses. `login` holds a user and the source of the password. `target` combines the address,
 //!   the login, and the options; all connections of a client or pool have one target.
@@ -23,6 +24,8 @@ mod address;
 mod asynchronous;
 mod batch;
 mod blocking;
+mod cache;
+mod cached_methods;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod column_methods;
@@ -52,6 +55,9 @@ pub use asynchronous::AsyncClient;
 #[doc(hidden)]
 pub use asynchronous::AsyncStream;
 pub use blocking::Client;
+pub use cache::Cache;
+#[doc(hidden)]
+pub use cache::CacheInState;
 #[cfg(feature = "cluster")]
 pub use cluster::{ClusterClient, ClusterOptions, ClusterRows};
 #[cfg(feature = "cluster")]
@@ -69,7 +75,7 @@ pub use pool::AsyncPool;
 pub use pool::{Pool, Pooled};
 pub use request::Info;
 #[doc(hidden)]
-pub use request::{KeyRange, OwnedKey, Row, RowPage, TypedRequest};
+pub use request::{KeyRange, OwnedKey, RangeRow, Row, RowPage, TypedRequest};
 pub use rows::ClientRows;
 #[doc(hidden)]
 pub use server_user::check_server_user;

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::cache::Cache;
 use super::login::Login;
 use crate::protocol::native::VALUE_LEN_MAX_BYTES;
 
@@ -56,6 +57,8 @@ pub struct Options {
     pub login: Option<Login>,
     /// Options for connections to addresses that start with `zkv+tls://`.
     pub tls: TlsOptions,
+    /// A cache for the values of hot keys, which clients with clones of it share. `None` by default: see [`Cache`].
+    pub cache: Option<Cache>,
     /// A function that blocking clients call when a signal interrupts their wait for a server, for hosts with their own
     /// handling of signals, such as the interpreter of another language. If it returns true, the call fails with
     /// [`ClientError::Io`](super::ClientError::Io) and an error of kind
@@ -103,6 +106,7 @@ impl Default for Options {
             server_user: None,
             login: None,
             tls: TlsOptions::default(),
+            cache: None,
             interrupt_check: None,
         }
     }

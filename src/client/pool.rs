@@ -161,6 +161,9 @@ pub trait PoolMember: Sized {
     /// Returns whether the client has a connection without pending responses.
     fn is_connected(&self) -> bool;
 
+    /// Makes the client expect keys of no type.
+    fn forget_key_type(&mut self);
+
     /// Closes the client's connection if the server has closed it, or if unexpected bytes have arrived.
     fn drop_unless_idle(&mut self);
 }
@@ -237,7 +240,8 @@ impl<C: PoolMember> SharedPool<C> {
     }
 
     /// Gives a returned client to the first waiter in the queue, or keeps the client if nobody waits.
-    fn take_back(self: &Arc<Self>, client: C) {
+    fn take_back(self: &Arc<Self>, mut client: C) {
+        client.forget_key_type();
         let mut pooled = Pooled { client: Some(client), shared: Arc::clone(self) };
         // The client is sent under the lock, so that a thread or task that arrives now cannot overtake the waiter.
         let mut state = self.lock();

@@ -12,11 +12,13 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::address::Address;
 use super::batch::{Batch, EncodeRequest, VisitResponse};
+use super::cache::{Cache, CacheInState};
 use super::columns::SelectedColumns;
 use super::error::{ClientError, Phase};
 use super::options::Options;
 use super::retry::Deadline;
 use super::tls::TlsSession;
+use crate::format::key_type::KeyType;
 use crate::protocol::reader::{PartialResponse, ResponseReader};
 use crate::protocol::response::Violation;
 
@@ -139,6 +141,19 @@ pub(super) fn decrypt(
     }
 }
 
+/// Receives the notices that have arrived while no request is in flight. The socket must not block.
+pub(super) fn read_notices(
+    tls: &mut Option<Box<TlsSession>>,
+    pipeline: &mut Pipeline,
+    socket: &mut (impl Read + Write),
+) -> Result<(), TransferError> {
+    // Bytes of a TLS record are not always bytes of a response.
+    while receive_responses(tls, pipeline, socket)? {
+        pipeline.read_notices().map_err(TransferError::Violation)?;
+    }
+    Ok(())
+}
+
 pub(super) fn has_unsent_records(tls: &Option<Box<TlsSession>>) -> bool {
     tls.as_ref().is_some_and(|session| session.has_unsent())
 }
@@ -172,12 +187,40 @@ pub(super) struct Pipeline {
     has_received: bool,
     /// The columns that were selected on the connection.
     pub(super) selected: Option<Arc<SelectedColumns>>,
+    /// The type of the keys that the server looks up. `None` if it is unknown or was not requested.
+    key_type: Option<KeyType>,
+    /// Whether the state has changed since the type of the keys was requested last.
+    has_changed: bool,
+    pub(super) tracking: Tracking,
+    cache: Option<Cache>,
+}
+
+/// Whether the server announces changes of the connection's state.
+#[derive(Debug, Default)]
+pub(super) enum Tracking {
+    /// The client has not asked for it.
+    #[default]
+    Off,
+    /// The server does not do it, for example because the user may not read keys.
+    Refused,
+    /// The values of the current state.
+    On(CacheInState),
 }
 
 impl Pipeline {
     pub(super) fn new(options: &Options) -> Self {
         let reader = ResponseReader::new(options.value_len_max_bytes);
-        Pipeline { requests: Vec::new(), sent_bytes: 0, reader, has_received: false, selected: None }
+        Pipeline {
+            requests: Vec::new(),
+            sent_bytes: 0,
+            reader,
+            has_received: false,
+            selected: None,
+            key_type: None,
+            has_changed: false,
+            tracking: Tracking::Off,
+            cache: options.cache.clone(),
+        }
     }
 
     /// Visits the responses that have arrived, and encodes more requests once the earlier ones are sent. Returns
@@ -188,9 +231,11 @@ impl Pipeline {
         batch: &mut Batch<E, V>,
     ) -> Result<bool, Violation> {
         batch.visit_responses(&mut self.reader)?;
+        self.follow_state();
         if batch.is_all_received() {
             // Bytes beyond the last response would be taken for the response to the next request.
             self.reader.finish()?;
+            self.follow_state();
             if !self.unsent().is_empty() {
                 return Err(Violation::ResponseBeforeRequest);
             }
@@ -204,6 +249,51 @@ impl Pipeline {
             batch.fill(&mut self.requests);
         }
         Ok(false)
+    }
+
+    /// Accepts notices from now on.
+    pub(super) fn expect_notices(&mut self) {
+        self.reader.expect_notices();
+    }
+
+    /// Reads the notices that have arrived while no request is in flight.
+    pub(super) fn read_notices(&mut self) -> Result<(), Violation> {
+        self.reader.finish()?;
+        self.follow_state();
+        Ok(())
+    }
+
+    /// Follows the last state that the server has named. In another state, keys may be of another type.
+    #[inline]
+    fn follow_state(&mut self) {
+        if let (Some(state), Some(cache)) = (self.reader.take_state(), &self.cache) {
+            self.tracking = Tracking::On(cache.enter(state));
+            (self.key_type, self.has_changed) = (None, true);
+        }
+    }
+
+    /// Returns the type of the keys that the server looks up for the connection. `None` if it is unknown or was not
+    /// requested.
+    pub(super) fn key_type(&self) -> Option<KeyType> {
+        self.key_type
+    }
+
+    /// Forgets the type of the keys before it is requested.
+    pub(super) fn begin_key_type(&mut self) {
+        (self.key_type, self.has_changed) = (None, false);
+    }
+
+    /// Stores the type that was received, unless the state has changed since it was requested.
+    pub(super) fn set_key_type(&mut self, key_type: Option<KeyType>) {
+        self.key_type = key_type.filter(|_| !self.has_changed);
+    }
+
+    /// Returns the values of the connection's state.
+    pub(super) fn cache(&self) -> Option<&CacheInState> {
+        match &self.tracking {
+            Tracking::On(cache) => Some(cache),
+            Tracking::Off | Tracking::Refused => None,
+        }
     }
 
     pub(super) fn unsent(&self) -> &[u8] {
@@ -251,6 +341,7 @@ impl Pipeline {
             TransferError::System(phase, error) => ClientError::Io { server, phase, error },
             TransferError::Closed => self.closed(server),
             TransferError::Tls(problem) => ClientError::Tls { server, problem },
+            TransferError::Violation(violation) => ClientError::violation(&server, violation),
         }
     }
 
@@ -274,6 +365,8 @@ pub(super) enum TransferError {
     System(Phase, io::Error),
     /// The encryption failed: the reason, and what to do.
     Tls(String),
+    /// Other bytes than notices have arrived without a request.
+    Violation(Violation),
 }
 
 impl TransferError {

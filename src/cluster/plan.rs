@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::{Health, NodeIndex, Role, TOPOLOGY_FORMAT, Topology, TopologyError, TopologyNode};
 use crate::counted::counted;
-use crate::slots::{SLOT_COUNT, SlotSet};
+use crate::slots::{SLOT_COUNT, SlotRange, SlotSet};
 
 /// The reason why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -75,12 +75,19 @@ pub fn plan(current: Option<&Topology>, nodes: &[TopologyNode], replicas: usize)
     Ok(topology)
 }
 
-/// Gives every primary an equal number of slots, or one more. Moves the fewest slots that this allows.
+/// Gives every primary an equal number of slots, or one more. Moves the fewest slots that this allows. If no primary
+/// has slots yet, the primaries get the ranges of the shards that `baker --shards` writes.
 fn distribute(primaries: &mut [(&TopologyNode, SlotSet)]) {
-    let count = primaries.len();
-    let (share, more) = (usize::from(SLOT_COUNT) / count, usize::from(SLOT_COUNT) % count);
-    // The primaries come in the order of their slots, so those with the most slots keep one more.
-    let target = |position: usize| share + usize::from(position < more);
+    // There are at most as many primaries as slots.
+    let ranges = SlotRange::ALL.divide(primaries.len() as u16);
+    if primaries.iter().all(|(_, slots)| slots.is_empty()) {
+        primaries.iter_mut().zip(ranges).for_each(|((_, slots), range)| slots.insert_range(range));
+        return;
+    }
+    let mut targets: Vec<usize> = ranges.into_iter().map(|range| range.slot_count().into()).collect();
+    // The primaries are sorted by their number of slots, so those with the most slots keep one more.
+    targets.sort_unstable_by_key(|target| std::cmp::Reverse(*target));
+    let target = |position: usize| targets[position];
     let mut free = SlotSet::ALL;
     for (position, (_, slots)) in primaries.iter_mut().enumerate() {
         let surplus: Vec<u16> = slots.slots().skip(target(position)).collect();
@@ -371,6 +378,18 @@ mod tests {
                 current = Some(next);
             }
         }
+    }
+
+    #[test]
+    fn a_new_cluster_has_the_slots_of_as_many_shards() {
+        for count in (1..=64).chain([100, 255, 256]) {
+            let planned = plan(None, &nodes(count), 0).unwrap();
+            let of_nodes: Vec<_> = planned.nodes.iter().flat_map(|node| node.slots.clone()).collect();
+            assert_eq!(of_nodes, SlotRange::ALL.divide(count as u16), "{count} nodes");
+        }
+        let names = |count| SlotRange::ALL.divide(count).iter().map(SlotRange::to_string).collect::<Vec<_>>();
+        assert_eq!(names(3), ["0-5460", "5461-10921", "10922-16383"]);
+        assert_eq!(names(5), ["0-3275", "3276-6552", "6553-9829", "9830-13106", "13107-16383"]);
     }
 
     #[test]

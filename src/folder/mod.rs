@@ -13,6 +13,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::fchown;
 use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::geteuid;
@@ -313,6 +314,32 @@ impl Folder {
             },
             _ => Err(invalid("is not a regular file, so it is not replaced")),
         }
+    }
+
+    /// Gives a new file the mode, the owner, and the group of the file that it is about to replace, as far as this
+    /// process may. Other users never get more rights: if the group cannot be kept, the group gets the rights of
+    /// everybody. Does nothing if nothing has the name, or not a regular file. In a folder where others than its owner
+    /// can write, does nothing for the file of another user, who may have put it there to become the owner of the new
+    /// file.
+    pub fn keep_rights(&self, name: impl AsRef<OsStr>, new: &File) -> io::Result<()> {
+        let Ok(old) = self.stat(name) else { return Ok(()) };
+        let (folder, created) = (fstat(&self.fd)?, fstat(new)?);
+        let is_shared = folder.st_mode & 0o022 != 0;
+        let is_trusted = !is_shared || [0, geteuid().as_raw()].contains(&old.st_uid);
+        if kind(&old) != FileType::RegularFile || !is_trusted {
+            return Ok(());
+        }
+        let (owner, group) = (old.st_uid, Some(old.st_gid));
+        let mut has_group = old.st_gid == created.st_gid;
+        if owner != created.st_uid || !has_group {
+            has_group |= fchown(new, Some(owner), group).is_ok() || fchown(new, None, group).is_ok();
+        }
+        let mode = old.st_mode & 0o777;
+        let mode = if has_group { mode } else { mode & !0o070 | mode & (mode & 0o007) << 3 };
+        if created.st_mode & 0o777 != mode {
+            fchmod(new, Mode::from_raw_mode(mode))?;
+        }
+        Ok(())
     }
 
     /// Returns whether a name belongs to an open file.

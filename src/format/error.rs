@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::checksum::BLOCK_LEN_BYTES;
+use super::group::GROUPS_LEN_MAX_BYTES;
 use super::header::{HEADER_LEN_BYTES, SectionKind, VERSION};
 use super::index::{ROW_COUNT_MAX, SEED_COUNT};
 use super::record::VALUE_LEN_MAX_BYTES;
@@ -54,6 +55,12 @@ pub enum FormatError {
         /// The maximum length of a records section with this table's record alignment.
         len_max_bytes: u64,
     },
+    /// The groups of a table with the compact layout are longer than places can address.
+    #[error(
+        "{len_bytes} bytes of groups, where a file holds at most {GROUPS_LEN_MAX_BYTES}: split the table, or use the \
+         fast layout"
+    )]
+    GroupsTooLong { len_bytes: u64 },
     /// The length of the records section does not fit the number of rows. The section is too short, its length is not a
     /// multiple of the alignment, or the section is not empty although the table has no rows.
     #[error(

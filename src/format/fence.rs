@@ -4,7 +4,7 @@
 //! and the distance of each row's record from the first one. A code is the distance of the key's head from the head of
 //! another row, without its lowest bits. Different keys can therefore have equal codes, and then the keys of their
 //! records are compared. The tree has the heads of the first rows of all fences, and, above them, every sixteenth head
-//! of the level below.
+//! of the level below. The same tree leads to the groups of the compact layout: see [`super::group`].
 //!
 //! Reasons and evidence: `docs/decisions/fences.md`.
 
@@ -36,7 +36,7 @@ pub type Node = [U64; NODE_HEADS];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Fence {
-    /// The head of the first row's key: see [`Key::head`](super::key::Key::head).
+    /// The head of the first row's key: see [`Heads`](super::heads::Heads).
     pub head: U64,
     /// The head of the first row of the upper part. If all heads are equal, every row is in the upper part.
     pub upper_head: U64,
@@ -173,10 +173,10 @@ pub struct TreeLevels {
 }
 
 impl TreeLevels {
-    /// Returns the levels of the tree of a table with this number of rows, at most 2³².
-    pub fn new(row_count: u64) -> TreeLevels {
+    /// Returns the levels of the tree above this number of heads, one per fence or group.
+    pub fn new(head_count: usize) -> TreeLevels {
         let mut levels = TreeLevels::default();
-        let mut heads = fence_count(row_count);
+        let mut heads = head_count;
         while heads > 0 {
             levels.starts[levels.count] = levels.node_count;
             levels.count += 1;
@@ -272,9 +272,9 @@ mod tests {
     #[test]
     fn the_highest_level_is_one_node() {
         for (rows, nodes) in [(0, 0), (1, 1), (18 * 16, 1), (18 * 16 + 1, 3), (18 * 256, 17), (18 * 256 + 1, 17 + 3)] {
-            assert_eq!(TreeLevels::new(rows).node_count(), nodes, "{rows} rows");
+            assert_eq!(TreeLevels::new(fence_count(rows)).node_count(), nodes, "{rows} rows");
         }
-        assert_eq!(TreeLevels::new(1 << 32).starts().len(), TREE_LEVELS_MAX);
+        assert_eq!(TreeLevels::new(fence_count(1 << 32)).starts().len(), TREE_LEVELS_MAX);
     }
 
     #[test]

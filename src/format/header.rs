@@ -9,15 +9,20 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use super::FormatError;
 use super::checksum::{BLOCK_LEN_BYTES, digest};
 use super::fence::{Fence, Node, TreeLevels, fence_count};
+use super::form::RecordForm;
+use super::group::{GROUP_LEN_MIN_BYTES, GROUPS_LEN_MAX_BYTES, group_count};
 use super::index::{Parts, ROW_COUNT_MAX};
 use super::key::KeyKind;
-use super::record::{ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, record_len_min_bytes, records_len_max_bytes};
+use super::key_type::{KeyType, PART_COUNT_MAX};
+use super::record::{
+    ALIGN_BYTES, PLACE_BITS, RECORD_ALIGN_MAX_BYTES, RECORDS_LEN_MAX_BYTES, record_len_min_bytes, records_len_max_bytes,
+};
 
 /// The first bytes of every file. The first byte is not ASCII, so that programs do not treat the file as text. The
 /// other bytes include line ends, so that a copy in text mode, which converts line ends, is detected.
 pub const MAGIC: [u8; 8] = *b"\x89ZKV\r\n\x1a\n";
 /// The format version that this build writes and reads.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 6;
 /// The length of the header.
 pub const HEADER_LEN_BYTES: usize = size_of::<Header>();
 /// The offset of the records section. Each block of the records is a page of the file, so verifying a block reads one
@@ -31,20 +36,56 @@ pub const SCHEMA_LEN_MAX_BYTES: u64 = 2 << 20;
 
 const SECTION_COUNT: usize = 7;
 
+/// The flag of a table of ranges.
+const HAS_RANGES: u64 = 1;
+/// The flag of a table with the compact layout.
+const IS_COMPACT: u64 = 2;
+
+/// How a file stores rows and finds them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TableLayout {
+    /// Records with complete keys and responses, and a hash index. Lookups are fastest.
+    #[default]
+    Fast,
+    /// Values without keys, in groups of rows. Files are smallest.
+    Compact,
+}
+
+impl TableLayout {
+    /// Returns the layout with this name, or `None` if no layout has this name.
+    pub fn from_name(name: &str) -> Option<TableLayout> {
+        match name {
+            "fast" => Some(TableLayout::Fast),
+            "compact" => Some(TableLayout::Compact),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for TableLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TableLayout::Fast => "fast",
+            TableLayout::Compact => "compact",
+        })
+    }
+}
+
 /// The kind of a section. The discriminant is the kind's number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SectionKind {
-    /// Records: keys and their responses, in key order.
+    /// Records: keys and their responses, in key order. In the compact layout, only the values.
     Records = 1,
     /// Fences: codes of the keys, in key order, and the position of each row's record: see
-    /// [`Fence`].
+    /// [`Fence`]. In the compact layout, groups: see [`Group`](super::group::Group).
     Fences = 2,
-    /// The fence tree: the head of each fence, and, above them, every sixteenth head of the level below.
+    /// The fence tree: the head of each fence or group, and, above them, every sixteenth head of the level below.
     FenceTree = 3,
-    /// Pilots: bytes that, together with a key's hash, select the key's slot.
+    /// Pilots: bytes that, together with a key's hash, select the key's slot. Empty in the compact layout.
     Pilots = 4,
-    /// Places: for each slot, the position of the record whose key has this slot.
+    /// Places: for each slot, the position of the record whose key has this slot. In the compact layout, the position
+    /// of each group.
     Places = 5,
     /// Schema: the names and types of the columns of a typed table. Empty in other tables.
     Schema = 6,
@@ -101,14 +142,16 @@ struct Header {
     record_align_bytes: U32,
     block_len_bytes: U32,
     digest: U128,
+    key_type: [u8; PART_COUNT_MAX],
+    flags: U64,
     sections: [SectionEntry; SECTION_COUNT],
 }
 
 const _: () = {
     assert!(size_of::<SectionEntry>() == 32);
-    assert!(size_of::<Header>() == 288);
+    assert!(size_of::<Header>() == 304);
     assert!(std::mem::offset_of!(Header, digest) == 48);
-    assert!(std::mem::offset_of!(Header, sections) == 64);
+    assert!(std::mem::offset_of!(Header, sections) == 80);
     assert!(
         HEADER_LEN_BYTES as u64 <= RECORDS_OFFSET_BYTES && RECORDS_OFFSET_BYTES.is_multiple_of(SECTION_ALIGN_BYTES)
     );
@@ -139,25 +182,108 @@ impl Section {
 /// The numbers that determine a file's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dimensions {
-    /// The kind of the keys.
-    pub key_kind: KeyKind,
+    /// How the file stores rows.
+    pub table_layout: TableLayout,
+    /// The type of the keys.
+    pub key_type: KeyType,
+    /// Whether the rows are ranges: each record then has the end of the range that begins with its key.
+    pub has_ranges: bool,
     /// The number of rows.
     pub row_count: u64,
-    /// The seed with which keys are hashed.
+    /// The seed with which keys are hashed; 0 in the compact layout.
     pub hash_seed: u64,
-    /// The alignment of the records.
+    /// The alignment of the records; 1 in the compact layout.
     pub record_align_bytes: usize,
     /// The total length of the records.
     pub records_len_bytes: u64,
-    /// The number of pilots of each part.
+    /// The total length of the groups; 0 in the fast layout.
+    pub groups_len_bytes: u64,
+    /// The number of pilots of each part; 0 in the compact layout.
     pub part_pilots: u64,
-    /// The number of slots of each part.
+    /// The number of slots of each part; 0 in the compact layout.
     pub part_slots: u64,
     /// The length of the schema, or 0 if the table has none.
     pub schema_len_bytes: u64,
 }
 
 impl Dimensions {
+    /// Returns the kind of the keys.
+    #[inline]
+    pub fn key_kind(&self) -> KeyKind {
+        self.key_type.kind()
+    }
+
+    /// Returns how records store keys and ends.
+    #[inline]
+    pub fn record_form(&self) -> RecordForm {
+        RecordForm::new(self.key_type, self.has_ranges)
+    }
+
+    /// Returns whether the file has the compact layout.
+    #[inline]
+    pub fn is_compact(&self) -> bool {
+        self.table_layout == TableLayout::Compact
+    }
+
+    /// Returns the number of heads in the lowest level of the fence tree: one per fence or group.
+    pub fn head_count(&self) -> usize {
+        match self.table_layout {
+            TableLayout::Fast => fence_count(self.row_count),
+            TableLayout::Compact => group_count(self.row_count),
+        }
+    }
+
+    /// Checks the dimensions of a table with the fast layout, and returns the lengths of its fences, fence tree, pilots,
+    /// and places.
+    fn index_lens_bytes(&self) -> Result<[u64; 4], FormatError> {
+        let Dimensions { row_count, record_align_bytes, records_len_bytes, .. } = *self;
+        if !record_align_bytes.is_power_of_two()
+            || !(ALIGN_BYTES..=RECORD_ALIGN_MAX_BYTES).contains(&record_align_bytes)
+        {
+            return Err(field_error("the record alignment", ALIGN_BYTES as u64, record_align_bytes as u64));
+        }
+        let len_max_bytes = records_len_max_bytes(record_align_bytes, PLACE_BITS);
+        if records_len_bytes > len_max_bytes {
+            return Err(FormatError::RecordsTooLong { len_max_bytes });
+        }
+        let parts = self.parts();
+        if row_count > 0 && !(1..1 << 32).contains(&parts.pilots) {
+            return Err(field_error("the number of pilots of a part", 1, parts.pilots));
+        }
+        if row_count > 0 && !(1..1 << 32).contains(&parts.slots) {
+            return Err(field_error("the number of slots of a part", row_count.div_ceil(parts.count), parts.slots));
+        }
+        Ok([
+            (fence_count(row_count) * size_of::<Fence>()) as u64,
+            self.tree_len_bytes(),
+            parts.count * parts.pilots,
+            parts.count * parts.slots * size_of::<U32>() as u64,
+        ])
+    }
+
+    /// Checks the dimensions of a table with the compact layout, and returns the lengths of its groups, fence tree,
+    /// pilots, and places.
+    fn compact_index_lens_bytes(&self) -> Result<[u64; 4], FormatError> {
+        expect("the record alignment", 1, self.record_align_bytes as u64)?;
+        expect("the hash seed", 0, self.hash_seed)?;
+        if self.records_len_bytes > RECORDS_LEN_MAX_BYTES {
+            return Err(FormatError::RecordsTooLong { len_max_bytes: RECORDS_LEN_MAX_BYTES });
+        }
+        if self.groups_len_bytes > GROUPS_LEN_MAX_BYTES {
+            return Err(FormatError::GroupsTooLong { len_bytes: self.groups_len_bytes });
+        }
+        let group_count = group_count(self.row_count) as u64;
+        let len_min_bytes = group_count * GROUP_LEN_MIN_BYTES as u64;
+        if self.groups_len_bytes < len_min_bytes || group_count == 0 && self.groups_len_bytes > 0 {
+            return Err(field_error("the length of the groups", len_min_bytes, self.groups_len_bytes));
+        }
+        Ok([self.groups_len_bytes, self.tree_len_bytes(), 0, group_count * size_of::<U32>() as u64])
+    }
+
+    fn tree_len_bytes(&self) -> u64 {
+        (TreeLevels::new(self.head_count()).node_count() * size_of::<Node>()) as u64
+    }
+
     /// Returns how the table's pilots and slots are divided into parts.
     pub fn parts(&self) -> Parts {
         Parts { count: Parts::count(self.row_count), pilots: self.part_pilots, slots: self.part_slots }
@@ -195,26 +321,13 @@ impl Layout {
     /// [`FormatError::TooManyRows`] or [`FormatError::RecordsTooLong`], or [`FormatError::HeaderField`] if the
     /// alignment, the number of pilots, the number of slots, or the length of the schema is invalid.
     pub fn new(dimensions: Dimensions) -> Result<Layout, FormatError> {
-        let Dimensions { row_count, record_align_bytes, records_len_bytes, .. } = dimensions;
-        if row_count > ROW_COUNT_MAX {
-            return Err(FormatError::TooManyRows { rows: row_count });
+        if dimensions.row_count > ROW_COUNT_MAX {
+            return Err(FormatError::TooManyRows { rows: dimensions.row_count });
         }
-        if !record_align_bytes.is_power_of_two()
-            || !(ALIGN_BYTES..=RECORD_ALIGN_MAX_BYTES).contains(&record_align_bytes)
-        {
-            return Err(field_error("the record alignment", ALIGN_BYTES as u64, record_align_bytes as u64));
-        }
-        let len_max_bytes = records_len_max_bytes(record_align_bytes, PLACE_BITS);
-        if records_len_bytes > len_max_bytes {
-            return Err(FormatError::RecordsTooLong { len_max_bytes });
-        }
-        let parts = dimensions.parts();
-        if row_count > 0 && !(1..1 << 32).contains(&parts.pilots) {
-            return Err(field_error("the number of pilots of a part", 1, parts.pilots));
-        }
-        if row_count > 0 && !(1..1 << 32).contains(&parts.slots) {
-            return Err(field_error("the number of slots of a part", row_count.div_ceil(parts.count), parts.slots));
-        }
+        let index_lens_bytes = match dimensions.table_layout {
+            TableLayout::Fast => dimensions.index_lens_bytes()?,
+            TableLayout::Compact => dimensions.compact_index_lens_bytes()?,
+        };
         if dimensions.schema_len_bytes > SCHEMA_LEN_MAX_BYTES {
             return Err(field_error("the length of the schema", SCHEMA_LEN_MAX_BYTES, dimensions.schema_len_bytes));
         }
@@ -224,15 +337,9 @@ impl Layout {
             end_bytes = offset_bytes + len_bytes;
             Section { offset_bytes, len_bytes, checksum: 0 }
         };
-        let [records, fences, fence_tree, pilots, places, schema] = [
-            records_len_bytes,
-            (fence_count(row_count) * size_of::<Fence>()) as u64,
-            (TreeLevels::new(row_count).node_count() * size_of::<Node>()) as u64,
-            parts.count * parts.pilots,
-            parts.count * parts.slots * size_of::<U32>() as u64,
-            dimensions.schema_len_bytes,
-        ]
-        .map(&mut next);
+        let records = next(dimensions.records_len_bytes);
+        let [fences, fence_tree, pilots, places] = index_lens_bytes.map(&mut next);
+        let schema = next(dimensions.schema_len_bytes);
         let block_count = [records, fences, fence_tree, pilots, places, schema].iter().map(Section::block_count).sum();
         let block_sums = next(block_sums_len_bytes(block_count));
         Ok(Layout { version: VERSION, dimensions, records, fences, fence_tree, pilots, places, schema, block_sums })
@@ -281,7 +388,11 @@ impl Layout {
         let mut header = Header::new_zeroed();
         header.magic = MAGIC;
         header.version = self.version.into();
-        header.key_kind = (self.dimensions.key_kind as u32).into();
+        header.key_kind = (self.dimensions.key_kind() as u32).into();
+        header.key_type = self.dimensions.key_type.to_code();
+        let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
+        header.flags =
+            (flag(self.dimensions.has_ranges, HAS_RANGES) | flag(self.dimensions.is_compact(), IS_COMPACT)).into();
         header.file_len_bytes = self.file_len_bytes().into();
         header.row_count = self.dimensions.row_count.into();
         header.hash_seed = self.dimensions.hash_seed.into();
@@ -358,7 +469,7 @@ impl Header {
         }
         self.check_digest()?;
         self.check_fields()?;
-        self.check_sections(self.key_kind()?)
+        self.check_sections(self.key_type()?)
     }
 
     fn check_digest(&self) -> Result<(), FormatError> {
@@ -370,6 +481,11 @@ impl Header {
 
     fn check_fields(&self) -> Result<(), FormatError> {
         expect("the block length", BLOCK_LEN_BYTES as u64, self.block_len_bytes.into())?;
+        let flags = self.flags.get();
+        // Tables of ranges have the fast layout.
+        if flags & !(HAS_RANGES | IS_COMPACT) != 0 || flags == HAS_RANGES | IS_COMPACT {
+            return Err(field_error("the flags", flags & HAS_RANGES, flags));
+        }
         for (i, entry) in self.sections.iter().enumerate() {
             expect("the kind of a section", u64::from(SectionKind::IN_ORDER[i] as u32), entry.kind.into())?;
             expect("a reserved field of a section", 0, entry.reserved.into())?;
@@ -377,9 +493,12 @@ impl Header {
         Ok(())
     }
 
-    fn key_kind(&self) -> Result<KeyKind, FormatError> {
-        let code = self.key_kind.get();
-        KeyKind::from_code(code).ok_or_else(|| field_error("the key kind", KeyKind::U64 as u64, code.into()))
+    fn key_type(&self) -> Result<KeyType, FormatError> {
+        let code = u64::from_le_bytes(self.key_type);
+        let key_type = KeyType::from_code(self.key_type)
+            .ok_or_else(|| field_error("the key type", u64::from_le_bytes(KeyType::U64.to_code()), code))?;
+        expect("the key kind", key_type.kind() as u64, self.key_kind.into())?;
+        Ok(key_type)
     }
 
     /// Checks that every section is inside the file and after the preceding section.
@@ -401,20 +520,27 @@ impl Header {
 
     /// Computes the layout for the header's dimensions, and checks that every section in the header has the offset and
     /// length that this layout requires. Returns the layout with the header's checksums.
-    fn check_sections(&self, key_kind: KeyKind) -> Result<Layout, FormatError> {
+    fn check_sections(&self, key_type: KeyType) -> Result<Layout, FormatError> {
         self.check_bounds()?;
         let [records, fences, fence_tree, pilots, places, schema, block_sums] = &self.sections;
         // A section length that is not divisible by the number of parts is detected below, because it differs from the
         // length in the layout.
         let part_count = Parts::count(self.row_count.get()).max(1);
+        let is_compact = self.flags.get() & IS_COMPACT != 0;
+        if is_compact {
+            expect("the key kind of a table with the compact layout", KeyKind::U64 as u64, key_type.kind() as u64)?;
+        }
         let mut layout = Layout::new(Dimensions {
-            key_kind,
+            table_layout: if is_compact { TableLayout::Compact } else { TableLayout::Fast },
+            key_type,
+            has_ranges: self.flags.get() & HAS_RANGES != 0,
             row_count: self.row_count.get(),
             hash_seed: self.hash_seed.get(),
             record_align_bytes: self.record_align_bytes.get() as usize,
             records_len_bytes: records.len_bytes.get(),
-            part_pilots: pilots.len_bytes.get() / part_count,
-            part_slots: places.len_bytes.get() / size_of::<U32>() as u64 / part_count,
+            groups_len_bytes: if is_compact { fences.len_bytes.get() } else { 0 },
+            part_pilots: if is_compact { 0 } else { pilots.len_bytes.get() / part_count },
+            part_slots: if is_compact { 0 } else { places.len_bytes.get() / size_of::<U32>() as u64 / part_count },
             schema_len_bytes: schema.len_bytes.get(),
         })
         .map_err(|error| match error {
@@ -423,6 +549,9 @@ impl Header {
             FormatError::TooManyRows { rows } => field_error("the number of rows", ROW_COUNT_MAX, rows),
             FormatError::RecordsTooLong { len_max_bytes } => {
                 field_error("the length of the records section", len_max_bytes, records.len_bytes.get())
+            }
+            FormatError::GroupsTooLong { len_bytes } => {
+                field_error("the length of the groups", GROUPS_LEN_MAX_BYTES, len_bytes)
             }
             error => error,
         })?;
@@ -466,8 +595,12 @@ fn root_count(block_count: u64) -> u64 {
 fn check_records_len(dimensions: &Dimensions) -> Result<(), FormatError> {
     let Dimensions { row_count, record_align_bytes, records_len_bytes: len_bytes, .. } = *dimensions;
     let align_bytes = record_align_bytes as u64;
+    // In the compact layout, values can be empty, so any length is possible.
+    if dimensions.is_compact() && row_count > 0 {
+        return Ok(());
+    }
     // This does not overflow: the layout limits the factors to 2³² and 2¹².
-    let len_min_bytes = row_count * record_len_min_bytes(record_align_bytes) as u64;
+    let len_min_bytes = row_count * record_len_min_bytes(dimensions.record_form(), record_align_bytes) as u64;
     let is_possible = match row_count {
         0 => len_bytes == 0,
         _ => len_bytes >= len_min_bytes && len_bytes.is_multiple_of(align_bytes),

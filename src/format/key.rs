@@ -1,14 +1,9 @@
-//! Keys: their kinds, their order, their encoding in a record, and ranges of keys.
+//! Keys: their kinds, their order, and ranges of keys.
 
 use std::fmt;
 use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-use super::index::Hash;
 pub use crate::protocol::native::KEY_LEN_MAX_BYTES;
-use crate::protocol::native::RESPONSE_HEADER_LEN_BYTES;
-
-/// The length of the field that precedes a byte key in a record and contains the key's length.
-const LEN_LEN_BYTES: usize = size_of::<u16>();
 
 /// The kind of a table's keys. The discriminant is the kind's number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,65 +86,10 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Returns the key at the start of a record, and the offset of the response in the record. Returns `None` if the
-    /// record is incomplete.
-    #[inline(always)]
-    pub(crate) fn from_record(kind: KeyKind, record: &'a [u8]) -> Option<(Key<'a>, usize)> {
-        match kind {
-            KeyKind::U64 => {
-                Some((Key::U64(u64::from_le_bytes(*record.first_chunk()?)), Key::U64(0).prefix_len_bytes()))
-            }
-            KeyKind::Bytes => {
-                let len_bytes = u16::from_le_bytes(*record.first_chunk()?) as usize;
-                let key = Key::Bytes(record.get(LEN_LEN_BYTES..LEN_LEN_BYTES + len_bytes)?);
-                Some((key, key.prefix_len_bytes()))
-            }
-        }
-    }
-
-    /// Returns the length of the encoded key, a multiple of 8. In a record, the response follows the encoded key.
-    #[inline(always)]
-    pub const fn prefix_len_bytes(&self) -> usize {
-        self.unpadded_len_bytes().next_multiple_of(size_of::<u64>())
-    }
-
-    /// Returns the length of the encoded key without its padding.
-    #[inline(always)]
-    pub(crate) const fn unpadded_len_bytes(&self) -> usize {
-        match self {
-            Key::U64(_) => size_of::<u64>(),
-            Key::Bytes(key) => LEN_LEN_BYTES + key.len(),
-        }
-    }
-
-    /// Writes the encoded key to `record`, which must have exactly [`Key::prefix_len_bytes`] bytes. A byte key must not
-    /// be longer than [`KEY_LEN_MAX_BYTES`].
-    #[cfg(feature = "bake")]
-    #[inline]
-    pub(crate) fn write_into(&self, record: &mut [u8]) {
-        match self {
-            Key::U64(key) => record.copy_from_slice(&key.to_le_bytes()),
-            Key::Bytes(key) => {
-                let (len, rest) = record.split_at_mut(LEN_LEN_BYTES);
-                len.copy_from_slice(&(key.len() as u16).to_le_bytes());
-                rest[..key.len()].copy_from_slice(key);
-                rest[key.len()..].fill(0);
-            }
-        }
-    }
-
-    /// Appends the encoded key to `record`.
-    #[cfg(feature = "bake")]
-    pub(crate) fn write_to(&self, record: &mut Vec<u8>) {
-        let start = record.len();
-        record.resize(start + self.prefix_len_bytes(), 0);
-        self.write_into(&mut record[start..]);
-    }
-
-    /// Returns the key's head: the number that a fence stores for the key. The head of a number is the number itself.
-    /// The head of a byte key is the 8 bytes after its first `common_len_bytes` bytes, read as a big-endian number;
-    /// missing bytes count as zeros. Among keys with the same first `common_len_bytes` bytes, a greater key never has a
-    /// smaller head.
+    /// Returns the key's head, by which keys are sorted and searched. The head of a number is the number itself. The
+    /// head of a byte key is the 8 bytes after its first `common_len_bytes` bytes, read as a big-endian number; missing
+    /// bytes count as zeros. Fences store other heads for addresses: see [`Heads`](super::heads::Heads). Among keys
+    /// with the same first `common_len_bytes` bytes, a greater key never has a smaller head.
     #[inline]
     pub fn head(&self, common_len_bytes: usize) -> u64 {
         match self {
@@ -247,65 +187,6 @@ impl PartialEq<&str> for Key<'_> {
     }
 }
 
-/// A key whose kind is known at compile time, for lookups.
-pub(crate) trait LookupKey: Copy {
-    /// The kind of the keys of this type.
-    const KIND: KeyKind;
-    /// Returns the key's hash with a seed.
-    fn hash(self, seed: u64) -> Hash;
-    /// Returns the offset of the response in `record`. Returns `None` if the record has another key or is incomplete.
-    fn answer_at(self, record: &[u8]) -> Option<usize>;
-    /// Returns how many bytes at the start of a record [`LookupKey::answer_at`] compares with this key if the record
-    /// has this key. If the record has another key, `answer_at` may compare fewer bytes.
-    fn compared_len_bytes(self) -> usize;
-}
-
-impl LookupKey for u64 {
-    const KIND: KeyKind = KeyKind::U64;
-
-    #[inline(always)]
-    fn hash(self, seed: u64) -> Hash {
-        Hash::from_u64(self, seed)
-    }
-
-    #[inline(always)]
-    fn answer_at(self, record: &[u8]) -> Option<usize> {
-        // Every record has a response header, so one length check covers key and header.
-        let head = record.first_chunk::<{ size_of::<u64>() + RESPONSE_HEADER_LEN_BYTES }>()?;
-        (u64::from_le_bytes(*head.first_chunk()?) == self).then_some(size_of::<u64>())
-    }
-
-    #[inline(always)]
-    fn compared_len_bytes(self) -> usize {
-        size_of::<u64>()
-    }
-}
-
-impl LookupKey for &[u8] {
-    const KIND: KeyKind = KeyKind::Bytes;
-
-    #[inline(always)]
-    fn hash(self, seed: u64) -> Hash {
-        Hash::from_bytes(self, seed)
-    }
-
-    #[inline(always)]
-    fn answer_at(self, record: &[u8]) -> Option<usize> {
-        let len_bytes = u16::from_le_bytes(*record.first_chunk()?) as usize;
-        // If the lengths are equal, the slice below is the record's whole key.
-        if len_bytes != self.len() {
-            return None;
-        }
-        let found = record.get(LEN_LEN_BYTES..LEN_LEN_BYTES + self.len())?;
-        (found == self).then_some(Key::Bytes(self).prefix_len_bytes())
-    }
-
-    #[inline(always)]
-    fn compared_len_bytes(self) -> usize {
-        Key::Bytes(self).unpadded_len_bytes()
-    }
-}
-
 /// A key that owns its bytes. The rows that clients return are copies, and their keys have this type.
 ///
 /// # Example
@@ -327,6 +208,9 @@ pub enum OwnedKey {
 
 /// An owned key and its value.
 pub type Row = (OwnedKey, Vec<u8>);
+
+/// A row of a table of ranges: the first key of the range, the last key, and the value.
+pub type RangeRow = (OwnedKey, OwnedKey, Vec<u8>);
 
 impl OwnedKey {
     /// Borrows the key for a lookup.
@@ -394,7 +278,7 @@ impl PartialEq<&str> for OwnedKey {
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("storage.db");
 /// # let mut options = Options::default();
-/// # options.keys = Keys::Bytes;
+/// # options.keys = Keys::BYTES;
 /// # bake::bake_csv("ant,1\nbee,2\ncat,3\n".as_bytes(), &path, &options)?;
 /// use std::ops::Bound;
 ///
@@ -465,25 +349,5 @@ mod tests {
         assert_eq!(Key::from("abcdefghi").head(0), u64::from_be_bytes(*b"abcdefgh"));
         assert_eq!(Key::from("abc").head(1), u64::from_be_bytes(*b"bc\0\0\0\0\0\0"));
         assert_eq!((Key::from("abc").head(4), Key::from(7).head(4)), (0, 7));
-    }
-
-    #[cfg(feature = "bake")]
-    #[test]
-    fn an_encoded_key_decodes_to_the_original_key() {
-        for key in [Key::from(u64::MAX), Key::from("a"), Key::from("twelve bytes"), Key::from(&[7; KEY_LEN_MAX_BYTES])]
-        {
-            let mut record = Vec::new();
-            key.write_to(&mut record);
-            assert_eq!(record.len() % 8, 0);
-            let answer_at_bytes = record.len();
-            record.extend_from_slice(&[0; RESPONSE_HEADER_LEN_BYTES]);
-            assert_eq!(Key::from_record(key.kind(), &record), Some((key, answer_at_bytes)));
-            let answer_at = match key {
-                Key::U64(key) => key.answer_at(&record),
-                Key::Bytes(key) => key.answer_at(&record),
-            };
-            assert_eq!(answer_at, Some(answer_at_bytes));
-            assert_eq!(b"another".as_slice().answer_at(&record), None);
-        }
     }
 }

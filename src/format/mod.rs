@@ -10,10 +10,15 @@
 pub mod checksum;
 mod error;
 pub mod fence;
+pub mod form;
+pub mod group;
 pub mod header;
+pub mod heads;
 pub mod index;
 pub mod key;
+pub mod key_type;
+pub(crate) mod lookup_key;
 pub mod record;
 
 pub use error::FormatError;
-pub use key::{KeyBounds, OwnedKey, Row};
+pub use key::{KeyBounds, OwnedKey, RangeRow, Row};

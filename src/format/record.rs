@@ -1,10 +1,12 @@
-//! Records: a key, followed by the response header and the value as the server sends them.
+//! Records: a key and, in a table of ranges, the end of the range, followed by the response header and the value as the
+//! server sends them.
 //!
 //! Reasons and evidence: `docs/decisions/complete-responses.md`.
 
+use super::form::{KeyForm, RecordForm, RowKey};
 #[cfg(feature = "bake")]
 use super::key::KEY_LEN_MAX_BYTES;
-use super::key::{Key, KeyKind};
+use super::key::Key;
 use crate::protocol::native::{RESPONSE_HEADER_LEN_BYTES, Status};
 
 pub use crate::protocol::native::VALUE_LEN_MAX_BYTES;
@@ -20,31 +22,39 @@ pub const RECORDS_LEN_MAX_BYTES: u64 = records_len_max_bytes(RECORD_ALIGN_MAX_BY
 pub(crate) const PLACE_BITS: u32 = u32::BITS;
 /// The maximum length of a short response. Lookups in batches have a faster path for short responses.
 pub(crate) const SHORT_MAX_BYTES: usize = 64;
-/// The maximum total length of a record's encoded key and response header.
+/// The maximum total length of a record's encoded key, encoded end, and response header.
 #[cfg(feature = "bake")]
-pub(crate) const HEAD_LEN_MAX_BYTES: usize = value_offset_bytes(Key::Bytes(&[0; KEY_LEN_MAX_BYTES]));
+pub(crate) const HEAD_LEN_MAX_BYTES: usize = {
+    let longest = Key::Bytes(&[0; KEY_LEN_MAX_BYTES]);
+    let form = RecordForm { keys: KeyForm::Bytes, has_ends: true };
+    form.answer_at_bytes(RowKey { key: longest, end: Some(longest) }) + RESPONSE_HEADER_LEN_BYTES
+};
 
 // The response header of a value is the status `Ok`, followed by the value's length. The status `Ok` is zero, so the
 // header, read as one big-endian number, equals the value's length.
 const _: () = assert!(Status::Ok as u32 == 0);
 const _: () = assert!(VALUE_LEN_MAX_BYTES < u32::MAX as usize);
 
-/// Returns the length of a record: key, response header, value, and padding up to the alignment.
-#[inline]
-pub const fn record_len_bytes(key: Key<'_>, value_len_bytes: usize, align_bytes: usize) -> usize {
-    (value_offset_bytes(key) + value_len_bytes).next_multiple_of(align_bytes)
+/// Returns the length of a record: key, end, response header, value, and padding up to the alignment.
+#[inline(always)]
+pub const fn record_len_bytes(
+    form: RecordForm,
+    row_key: RowKey<'_>,
+    value_len_bytes: usize,
+    align_bytes: usize,
+) -> usize {
+    (form.answer_at_bytes(row_key) + RESPONSE_HEADER_LEN_BYTES + value_len_bytes).next_multiple_of(align_bytes)
 }
 
-/// Returns the length of the shortest record, which has a number as key and an empty value.
+/// Returns the length of the shortest record of a form, which has the shortest key and an empty value.
 #[inline]
-pub(crate) const fn record_len_min_bytes(align_bytes: usize) -> usize {
-    record_len_bytes(Key::U64(0), 0, align_bytes)
-}
-
-/// Returns the offset of the value in the record of a key.
-#[inline]
-pub const fn value_offset_bytes(key: Key<'_>) -> usize {
-    key.prefix_len_bytes() + RESPONSE_HEADER_LEN_BYTES
+pub(crate) const fn record_len_min_bytes(form: RecordForm, align_bytes: usize) -> usize {
+    let key = match form.keys {
+        KeyForm::U64 | KeyForm::Fixed => Key::U64(0),
+        KeyForm::Bytes => Key::Bytes(&[0]),
+    };
+    let end = if form.has_ends { Some(key) } else { None };
+    record_len_bytes(form, RowKey { key, end }, 0, align_bytes)
 }
 
 /// Returns the maximum total length of records that are aligned to `align_bytes`. A place is a position divided by the
@@ -55,13 +65,13 @@ pub(crate) const fn records_len_max_bytes(align_bytes: usize, place_bits: u32) -
     (align_bytes as u64) << place_bits
 }
 
-/// Returns a record's key, and the bytes that precede the record's value: the encoded key and the response header.
-/// Returns `None` if these bytes are incomplete.
+/// Returns a record's key and end, and the bytes that precede the record's value: the encoded key, the encoded end, and
+/// the response header. Returns `None` if these bytes are incomplete.
 #[cfg(feature = "bake")]
 #[inline(always)]
-pub(crate) fn record_head(kind: KeyKind, record: &[u8]) -> Option<(Key<'_>, &[u8])> {
-    let (key, header_at) = Key::from_record(kind, record)?;
-    Some((key, record.get(..header_at + RESPONSE_HEADER_LEN_BYTES)?))
+pub(crate) fn record_head(form: RecordForm, record: &[u8]) -> Option<(RowKey<'_>, &[u8])> {
+    let (row_key, header_at) = form.read(record)?;
+    Some((row_key, record.get(..header_at + RESPONSE_HEADER_LEN_BYTES)?))
 }
 
 /// Returns the value of a response, and the value's offset in the records section. `offset_bytes` is the response's
@@ -95,12 +105,14 @@ pub(crate) fn answer(bytes: &[u8]) -> Option<&[u8]> {
     is_whole.then(|| &bytes[..len_bytes])
 }
 
-/// A record of the records section: a key and its response.
+/// A record of the records section: a key, the end of its range, and its response.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    key: Key<'a>,
-    /// The encoded key, the response header, and the value.
+    row_key: RowKey<'a>,
+    /// The encoded key, the encoded end, the response header, and the value. In the compact layout, only the value.
     bytes: &'a [u8],
+    /// The offset of the value in `bytes`.
+    value_at_bytes: usize,
 }
 
 impl<'a> Record<'a> {
@@ -108,45 +120,83 @@ impl<'a> Record<'a> {
     ///
     /// Returns `None` if the record is not inside the section, or if its response header is invalid.
     #[inline(always)]
-    pub fn at(kind: KeyKind, records: &'a [u8], offset_bytes: u64) -> Option<Record<'a>> {
+    pub fn at(form: RecordForm, records: &'a [u8], offset_bytes: u64) -> Option<Record<'a>> {
         let rest = records.get(offset_bytes as usize..)?;
-        let (key, answer_at_bytes) = Key::from_record(kind, rest)?;
+        let (row_key, answer_at_bytes) = form.read(rest)?;
         let answer = answer(rest.get(answer_at_bytes..)?)?;
-        Some(Record { key, bytes: &rest[..answer_at_bytes + answer.len()] })
+        let value_at_bytes = answer_at_bytes + RESPONSE_HEADER_LEN_BYTES;
+        Some(Record { row_key, bytes: &rest[..answer_at_bytes + answer.len()], value_at_bytes })
+    }
+
+    /// Returns the record of a row of the compact layout, which stores only the value.
+    #[inline(always)]
+    pub(crate) fn of_value(key: Key<'a>, value: &'a [u8]) -> Record<'a> {
+        Record { row_key: key.into(), bytes: value, value_at_bytes: 0 }
     }
 
     /// Returns the key.
     #[inline]
     pub fn key(&self) -> Key<'a> {
-        self.key
+        self.row_key.key
+    }
+
+    /// Returns the last key of the range that begins with the key, in a table of ranges.
+    #[inline]
+    pub fn end(&self) -> Option<Key<'a>> {
+        self.row_key.end
+    }
+
+    /// Returns the key and the end.
+    #[inline]
+    pub fn row_key(&self) -> RowKey<'a> {
+        self.row_key
     }
 
     /// Returns the value.
     #[inline]
     pub fn value(&self) -> &'a [u8] {
-        &self.bytes[value_offset_bytes(self.key)..]
+        &self.bytes[self.value_at_bytes..]
     }
 
-    /// Returns the response header and the value.
+    /// Returns the response header and the value. In the compact layout, which stores no response headers, returns the
+    /// value.
     #[inline]
     pub fn answer(&self) -> &'a [u8] {
-        &self.bytes[self.key.prefix_len_bytes()..]
+        &self.bytes[self.answer_at_bytes()..]
     }
 
-    /// Returns the bytes of the encoded key, the response header, and the value.
+    /// Returns the offset of the response header in the record.
+    #[inline]
+    pub fn answer_at_bytes(&self) -> usize {
+        self.value_at_bytes.saturating_sub(RESPONSE_HEADER_LEN_BYTES)
+    }
+
+    /// Returns the offset of the value in the record.
+    #[inline]
+    pub fn value_at_bytes(&self) -> usize {
+        self.value_at_bytes
+    }
+
+    /// Returns the bytes of the encoded key, the encoded end, the response header, and the value. In the compact layout,
+    /// returns the value.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Returns whether all padding of this record is zero: the padding after the key, and the padding at the end of the
-    /// record. `records` is the records section, which contains this record at `offset_bytes`.
-    pub(crate) fn is_padded_with_zeros(&self, records: &[u8], offset_bytes: u64, align_bytes: usize) -> bool {
-        let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    /// Returns whether all padding of this record is zero: the padding after the key, after the end, and at the end of
+    /// the record. `records` is the records section, which contains this record at `offset_bytes`.
+    pub(crate) fn is_padded_with_zeros(
+        &self,
+        form: RecordForm,
+        records: &[u8],
+        offset_bytes: u64,
+        align_bytes: usize,
+    ) -> bool {
         let start = offset_bytes as usize;
         let padding = records.get(start + self.bytes.len()..start + self.len_bytes(align_bytes));
-        let key_padding = &self.bytes[self.key.unpadded_len_bytes()..self.key.prefix_len_bytes()];
-        padding.is_some_and(is_zero) && is_zero(key_padding)
+        padding.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
+            && form.is_padded_with_zeros(self.row_key, self.bytes)
     }
 
     /// Returns the length of the record, including its padding.
@@ -159,6 +209,7 @@ impl<'a> Record<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::key::KeyKind;
 
     #[test]
     fn a_record_with_a_number_is_read_at_its_offset() {
@@ -166,10 +217,10 @@ mod tests {
         records[0] = 7;
         records[15] = 5; // key 7 has a value of 5 bytes; key 0, at offset 24, has an empty value
         records[16..21].copy_from_slice(b"seven");
-        let record = Record::at(KeyKind::U64, &records, 0).unwrap();
+        let record = Record::at(KeyKind::U64.into(), &records, 0).unwrap();
         assert_eq!((record.key(), record.value(), record.answer()), (Key::U64(7), &b"seven"[..], &records[8..21]));
         assert_eq!((record.len_bytes(8), record.len_bytes(64)), (24, 64));
-        assert_eq!(Record::at(KeyKind::U64, &records, 24).unwrap().value(), b"");
+        assert_eq!(Record::at(KeyKind::U64.into(), &records, 24).unwrap().value(), b"");
     }
 
     #[test]
@@ -178,20 +229,20 @@ mod tests {
         records[..9].copy_from_slice(b"\x07\0seventh");
         records[23] = 1;
         records[24] = b'7';
-        let record = Record::at(KeyKind::Bytes, &records, 0).unwrap();
+        let record = Record::at(KeyKind::Bytes.into(), &records, 0).unwrap();
         assert_eq!(
             (record.key(), record.value(), record.answer()),
             (Key::from("seventh"), &b"7"[..], &records[16..25])
         );
         assert_eq!(record.len_bytes(8), 32);
         records[0] = 31; // the key extends to the end, so the record has no response
-        assert!(Record::at(KeyKind::Bytes, &records, 0).is_none());
+        assert!(Record::at(KeyKind::Bytes.into(), &records, 0).is_none());
     }
 
     #[test]
     fn no_record_is_found_at_a_wrong_offset() {
         let mut records = vec![0; 40];
-        let at = |records: &[u8], offset_bytes| Record::at(KeyKind::U64, records, offset_bytes).is_some();
+        let at = |records: &[u8], offset_bytes| Record::at(KeyKind::U64.into(), records, offset_bytes).is_some();
         for offset_bytes in [25, 32, 40, 41, 1 << 40, u64::MAX] {
             assert!(!at(&records, offset_bytes), "{offset_bytes}");
         }
@@ -209,7 +260,10 @@ mod tests {
 
     #[test]
     fn records_are_aligned_so_that_32_bits_address_them_all() {
-        let len = |rows: u64| move |align: usize| rows * record_len_bytes(Key::U64(0), 1, align) as u64;
+        let len = |rows: u64| {
+            let form = RecordForm::from(KeyKind::U64);
+            move |align: usize| rows * record_len_bytes(form, Key::U64(0).into(), 1, align) as u64
+        };
         assert_eq!(record_align_bytes(len(0)), Some(8));
         assert_eq!(record_align_bytes(len((8 << 32) / 24)), Some(8));
         assert_eq!(record_align_bytes(len((8 << 32) / 24 + 1)), Some(16));

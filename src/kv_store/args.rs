@@ -1,5 +1,6 @@
 //! The command-line options of `kv_store`, in the groups that the help shows.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -7,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgGroup, Command, CommandFactory, Parser, ValueEnum};
 use nix::unistd::{Group, User};
 use zero_kv::cli::args::ReplaceArgs;
 use zero_kv::cli::examples::{CommandExamples, add_examples};
 use zero_kv::cli::generate;
-use zero_kv::cli::values::{parse_count, parse_size, parse_u32};
-use zero_kv::client::SOCKET_VARIABLE;
+use zero_kv::cli::values::{BareUnit, DURATION_MAX, duration, listening_address, parse_count, parse_size};
+use zero_kv::client::{Address, SOCKET_VARIABLE};
 use zero_kv::cluster::NodeAddress;
 use zero_kv::server::{ClusterNode, Config, ForeignKeys, Inherited, Limits, MetricsAddress, Server, SocketAccess};
 use zero_kv::store::{Memory, OpenOptions, Verify};
@@ -32,11 +34,15 @@ use super::published::PublishedArgs;
 #[command(group = ArgGroup::new("node-of").args(["from", "cluster"]).multiple(true))]
 #[command(group = ArgGroup::new("topology-of").args(["from", "topology"]).multiple(true))]
 pub(crate) struct Args {
-    /// Read options from this TOML file, such as `workers = 2`. An option on the command line precedes the environment
-    /// variable of the option, such as KV_STORE_WORKERS, and the variable precedes the file
+    /// Read options from this TOML file, such as `workers = 2`
+    ///
+    /// An option on the command line precedes the environment variable of the option, such as KV_STORE_WORKERS, and the
+    /// variable precedes the file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print the options in effect, as a file for --config, and where each comes from; then exit
+    /// Print the options in effect, and where each comes from; then exit
+    ///
+    /// The output is a file for --config.
     #[arg(long)]
     pub(crate) print_config: bool,
     #[command(flatten, next_help_heading = "File")]
@@ -63,6 +69,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn config(self, inherited: Inherited) -> anyhow::Result<Config> {
+        if let Some(folder) = self.file.rollback_folder.as_ref().filter(|folder| !folder.is_dir()) {
+            return Err(anyhow!("--rollback-folder {}: is not a folder: name one that exists", folder.display()));
+        }
         Ok(Config {
             cluster: self.cluster.node(&self.published)?,
             memory: self.file.memory.into(),
@@ -73,6 +82,7 @@ impl Args {
                 ..OpenOptions::default()
             },
             verify_in_background: self.file.verify == VerifyArg::Background,
+            rollback_folder: self.file.rollback_folder,
             canaries: self.file.canary,
             replace: self.replace.rules(),
             lease: !self.file.no_lease,
@@ -87,7 +97,7 @@ impl Args {
             users: self.listen.users,
             foreign_keys: self.listen.foreign_keys.into(),
             workers: self.threads.workers,
-            spin: self.threads.spin.map(|us| Duration::from_micros(us.into())),
+            spin: self.threads.spin,
             limits: self.limits.into(),
             notify: true,
         })
@@ -111,23 +121,33 @@ pub(crate) struct FileArgs {
     /// Choose the memory that responses are read from
     #[arg(long, value_name = "MEMORY", default_value = "map")]
     memory: MemoryArg,
-    /// Read the whole file into memory, with one thread per processor (at most 16), before serving it
+    /// Read the whole file into memory before serving it
+    ///
+    /// One thread per processor reads the file, at most 16.
     #[arg(long)]
     warm: bool,
-    /// Lock the whole file in memory; the server does not start if locking fails
+    /// Lock the whole file in memory, and do not start if that fails
     #[arg(long)]
     lock: bool,
-    /// Choose when each block of the file is verified against its checksum
+    /// Choose when the blocks of the file are verified
     #[arg(long, value_name = "WHEN", default_value = "touch")]
     verify: VerifyArg,
-    /// Do not take a lease on the file, even if the server owns the file; call fstat after every batch instead
+    /// Do not take a lease on the file; call fstat after every batch instead
+    ///
+    /// By default, the server takes a lease if it may, for example because it owns the file.
     #[arg(long)]
     no_lease: bool,
-    /// Do not watch for new files; check for one only on SIGHUP or `zkv reload`
+    /// Check for a new file only on SIGHUP or `zkv reload`
     #[arg(long)]
     no_watch: bool,
-    /// Serve a table only if it matches the canaries that this file lists: lines `key,digest`, as `zkv canary` writes
-    /// them
+    /// Save the table that a rollback serves in this folder [default: the folder of the file]
+    ///
+    /// After a restart, the server serves the saved table instead of the one that the rollback replaced.
+    #[arg(long, value_name = "FOLDER")]
+    rollback_folder: Option<PathBuf>,
+    /// Serve a table only if it matches the canaries in this file
+    ///
+    /// The file has lines `key,digest`, as `zkv canary` writes them.
     #[arg(long, value_name = "FILE")]
     canary: Option<PathBuf>,
 }
@@ -173,30 +193,60 @@ impl From<MemoryArg> for Memory {
 
 #[derive(clap::Args)]
 pub(crate) struct ListenArgs {
-    #[arg(long, value_name = "PATH", help = format!(
-        "Listen on this Unix socket [env: {SOCKET_VARIABLE}, which clients read, too] [default: {DEFAULT_SOCKET}]"
-    ))]
+    #[arg(
+        long,
+        value_name = "PATH",
+        value_parser = OsStringValueParser::new().try_map(parse_socket),
+        help = format!("Listen on this Unix socket [default: {DEFAULT_SOCKET}]"),
+        long_help = format!(
+            "Listen on this Unix socket [env: {SOCKET_VARIABLE}, which clients read, too] [default: {DEFAULT_SOCKET}]"
+        ),
+    )]
     pub(crate) socket: Option<PathBuf>,
-    /// Treat --socket as an abstract name, such as @zero-kv. An abstract socket has no owner and no mode: EVERY PROCESS
-    /// of the server's network namespace (usually, of the whole machine) may connect, unless --allow-uid or --allow-gid
-    /// is given
+    /// Treat --socket as an abstract name, to which EVERY PROCESS of the machine may connect
+    ///
+    /// An abstract socket, such as @zero-kv, has no owner and no mode: every process of the server's network namespace
+    /// (usually, of the whole machine) may connect, unless --allow-uid or --allow-gid is given.
     #[arg(long = "abstract", conflicts_with_all = ["mode", "owner", "group"])]
     abstract_socket: bool,
-    /// Also listen on this TCP address, such as 127.0.0.1:6380, for clients that cannot use Unix sockets
-    #[arg(long, value_name = "ADDRESS")]
+    /// Also listen on this TCP address, such as 127.0.0.1:6380
+    ///
+    /// TCP is for clients that cannot use Unix sockets.
+    #[arg(long, value_name = "ADDRESS", value_parser = listening_address(6380))]
     pub(crate) tcp: Option<SocketAddr>,
-    /// Allow other machines to reach --tcp, a TCP socket passed by systemd, or --tls. Without --users, EVERYBODY WHO
-    /// CAN CONNECT CAN READ THE WHOLE TABLE; without TLS, passwords and values are not encrypted. --tls does not need
-    /// this option if --tls-ca or --users is given
+    /// Allow other machines to reach --tcp or --tls; without --users, THEY CAN READ THE TABLE
+    ///
+    /// The option also applies to a TCP socket passed by systemd. Without --users, EVERYBODY WHO CAN CONNECT CAN READ
+    /// THE WHOLE TABLE; without TLS, passwords and values are not encrypted. --tls does not need this option if
+    /// --tls-ca or --users is given.
     #[arg(long)]
     pub(crate) tcp_exposed: bool,
-    /// Read users, with hashed passwords and permissions, from this file in the format of Redis's ACL files. The
-    /// permissions apply to all clients over TCP, but to clients of the Unix socket only after they log in
+    /// Read users and their permissions from this file, in the format of Redis's ACL files
+    ///
+    /// The file has hashed passwords. The permissions apply to all clients over TCP, but to clients of the Unix socket
+    /// only after they log in.
     #[arg(long, value_name = "FILE")]
     pub(crate) users: Option<PathBuf>,
-    /// Choose what Redis commands do with a key that is not a number, if the table's keys are numbers
+    /// Choose what Redis commands do with text that is not a key of the table's type
+    ///
+    /// An example is a name in a table whose keys are numbers. Every text is a key of a table of bytes.
     #[arg(long, value_name = "RESULT", default_value = "error")]
     foreign_keys: ForeignKeysArg,
+}
+
+/// Parses the path of a Unix socket. Rejects the addresses of TCP ports.
+fn parse_socket(text: OsString) -> Result<PathBuf, String> {
+    match Address::parse(&text) {
+        Ok(Address::Unix(path)) => Ok(path),
+        _ => {
+            let text = text.to_string_lossy();
+            let port = text.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(6380_u16);
+            Err(format!(
+                "expected the path of a Unix socket, such as /run/zero-kv/zero-kv.sock: for TCP, pass \
+                 --tcp 127.0.0.1:{port}"
+            ))
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -218,14 +268,17 @@ impl From<ForeignKeysArg> for ForeignKeys {
 
 #[derive(clap::Args)]
 pub(crate) struct LoggingArgs {
-    /// Serve /metrics, /healthz and /readyz over HTTP, on an address such as 127.0.0.1:9464 or on a Unix socket
+    /// Serve /metrics, /healthz and /readyz over HTTP on this address
+    ///
+    /// The address is one such as 127.0.0.1:9464, or the path of a Unix socket.
     #[arg(long, value_name = "ADDRESS|PATH")]
     pub(crate) metrics: Option<MetricsAddress>,
-    /// Allow --metrics on an address that other machines can reach; these machines can read the server's counters, but
-    /// no rows
+    /// Allow other machines to reach --metrics
+    ///
+    /// These machines can read the server's counters, but no rows.
     #[arg(long, requires = "metrics")]
     pub(crate) metrics_exposed: bool,
-    /// Choose the format of log lines
+    /// Write log lines in this format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
 }
@@ -243,32 +296,45 @@ struct ThreadArgs {
     /// Run this many worker threads [default: one for every two processors]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     workers: Option<NonZeroUsize>,
-    /// Let a worker poll this long after a response before it sleeps [default: 50, or 0 on one processor]
-    #[arg(long, value_name = "MICROSECONDS", value_parser = parse_u32)]
-    spin: Option<u32>,
+    /// Let idle workers poll this long [default: 50us, or 0 on one processor]
+    ///
+    /// A worker polls this long after a response before it sleeps. A number without a unit is in microseconds.
+    #[arg(long, value_name = "TIME", value_parser = duration(BareUnit::Microseconds, Duration::ZERO..=DURATION_MAX))]
+    spin: Option<Duration>,
 }
 
 // None of these options affects --tcp.
 #[derive(clap::Args)]
 pub(crate) struct AccessArgs {
-    /// Set the permissions of the socket, in octal; a client needs write permission to connect [default: 0660]
+    /// Set the permissions of the socket, in octal [default: 0660]
+    ///
+    /// A client needs write permission to connect.
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     mode: Option<u32>,
-    /// Set the owner of the socket, by user name or UID; needs root [default: the server's user]
+    /// Set the owner of the socket, by name or UID [default: the server's user]
+    ///
+    /// Only root can set another owner.
     #[arg(long, value_name = "USER", value_parser = parse_uid)]
     owner: Option<u32>,
-    /// Set the group of the socket, by group name or GID; the server must run as a member of the group or as root
+    /// Set the group of the socket, by name or GID
+    ///
+    /// The server must run as a member of the group or as root.
     #[arg(long, value_name = "GROUP", value_parser = parse_gid)]
     group: Option<u32>,
-    /// Serve only processes of these users (names or numbers), and of the groups that --allow-gid lists; close all
-    /// other connections, even from root
+    /// Serve only processes of these users (names or numbers), and --allow-gid
+    ///
+    /// All other connections are closed, even from root.
     #[arg(long, value_name = "USER", value_parser = parse_uid, value_delimiter = ',')]
     allow_uid: Vec<u32>,
-    /// Serve only processes whose effective group is one of these (names or numbers), and processes of the users that
-    /// --allow-uid lists. Supplementary groups do not count; to admit all members of a group, use --group
+    /// Serve only processes of these groups (names or numbers), and --allow-uid
+    ///
+    /// The effective group of a process counts, and its supplementary groups do not; to admit all members of a group,
+    /// use --group.
     #[arg(long, value_name = "GROUP", value_parser = parse_gid, value_delimiter = ',')]
     allow_gid: Vec<u32>,
-    /// Reject requests for direct mode, in which a client maps the file and looks keys up itself
+    /// Reject direct mode, in which clients look keys up themselves
+    ///
+    /// In direct mode, a client maps the file of the server.
     #[arg(long)]
     pub(crate) no_direct: bool,
 }
@@ -312,34 +378,59 @@ fn parse_id(text: &str, database: &str, look_up: impl Fn() -> nix::Result<Option
     }
 }
 
+/// The maximum time-out of clients.
+const TIMEOUT_MAX: Duration = Duration::from_secs(u32::MAX as u64);
+
 #[derive(clap::Args)]
 pub(crate) struct ClientLimitArgs {
-    /// Allow at most this many connections, and close each further connection immediately [default: as many as the
-    /// limit of file descriptors allows, at most 16384]
+    /// Close connections beyond this number immediately
+    ///
+    /// [default: as many as the limit of file descriptors allows, at most 16384]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     max_connections: Option<NonZeroUsize>,
-    /// Keep at most this many bytes of unanswered requests per connection: an incomplete request, and requests that the
-    /// client sends before it reads the responses to earlier requests. A client that sends more gets an error and is
-    /// disconnected. The limit cannot be less than 256KiB
+    /// Limit the unanswered requests of a connection
+    ///
+    /// The limit applies to an incomplete request together with requests that the client sends before it reads the
+    /// responses to earlier requests. A client that sends more gets an error and is disconnected. The limit cannot be
+    /// less than 256KiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256MiB")]
     buffer: u64,
-    /// Disconnect a client that sends no request for this long; 0: never
-    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_u32)]
-    idle_timeout: u32,
-    /// Disconnect a client that reads no byte of its pending responses, or sends no byte of an
-    /// incomplete request, for this long; 0: never
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_u32)]
-    stall_timeout: u32,
-    /// Disconnect a client that reads its pending responses slower than this many bytes per second, averaged
-    /// over two stall time-outs (60 s by default); 0: never
+    /// Disconnect idle clients after this time; 0: never
+    ///
+    /// A client is idle if it sends no request.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "0",
+        value_parser = duration(BareUnit::Seconds, Duration::ZERO..=TIMEOUT_MAX),
+    )]
+    idle_timeout: Duration,
+    /// Disconnect stalled clients after this time; 0: never
+    ///
+    /// A client is stalled if it reads no byte of its pending responses, or sends no byte of an incomplete request.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        value_parser = duration(BareUnit::Seconds, Duration::ZERO..=TIMEOUT_MAX),
+    )]
+    stall_timeout: Duration,
+    /// Disconnect clients that read less per second
+    ///
+    /// The rate at which a client reads its pending responses is averaged over two stall time-outs (60 s by default).
+    /// With 0, no client is disconnected.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1KiB")]
     min_drain_rate: u64,
-    /// Keep at most this many replaced generations for pending responses; beyond that, disconnect the
-    /// clients with pending responses from the oldest generation
+    /// Keep this many replaced generations
+    ///
+    /// Pending responses need replaced generations. Beyond this number, clients with pending responses from the oldest
+    /// generation are disconnected.
     #[arg(long, value_name = "N", default_value_t = Limits::GENERATIONS_MAX)]
     generations_max: usize,
-    /// Let all connections together use at most this much memory for buffers; beyond that, disconnect the
-    /// clients that use the most [default: an eighth of the memory of the machine, or of the control group]
+    /// Limit the memory of all connections to this [default: an eighth]
+    ///
+    /// Beyond that, the clients that use the most memory for buffers are disconnected. The default is an eighth of the
+    /// memory of the machine, or of the control group.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     client_memory_max: Option<u64>,
 }
@@ -349,8 +440,8 @@ impl From<ClientLimitArgs> for Limits {
         Limits {
             connections_max: args.max_connections,
             buffer_max_bytes: usize::try_from(args.buffer).unwrap_or(usize::MAX),
-            idle_timeout: Duration::from_secs(args.idle_timeout.into()),
-            stall_timeout: Duration::from_secs(args.stall_timeout.into()),
+            idle_timeout: args.idle_timeout,
+            stall_timeout: args.stall_timeout,
             drain_rate_min_bytes_per_s: args.min_drain_rate,
             generations_max: args.generations_max,
             client_memory_max_bytes: args.client_memory_max,
@@ -366,15 +457,17 @@ const RETAINED_FOR_MIN: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ClusterArgs {
-    /// Serve this server's slots to clients of a Redis Cluster, and redirect them to the nodes of other slots. Clients
-    /// need --tcp or --tls
+    /// Serve this server's slots to clients of a Redis Cluster
+    ///
+    /// Clients are redirected to the nodes of other slots. They need --tcp or --tls.
     #[arg(long, requires = "node", requires = "announce", requires = "topology-of")]
     cluster: bool,
-    /// Announce this address to clients of the cluster, such as 10.0.0.1:6380
+    /// Announce this address to clients, such as 10.0.0.1:6380
     #[arg(long, value_name = "HOST:PORT", requires = "cluster")]
     announce: Option<NodeAddress>,
-    /// Read the nodes of the cluster and their slots from this JSON file, and again when the file changes. With --from,
-    /// they are read from the store
+    /// Read the nodes and their slots from this JSON file
+    ///
+    /// The file is read again when it changes. With --from, the nodes and their slots are read from the store.
     #[arg(long, value_name = "FILE", requires = "cluster", conflicts_with = "from")]
     topology: Option<PathBuf>,
 }
@@ -408,41 +501,42 @@ impl ClusterArgs {
 #[derive(Clone, clap::Args)]
 #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS reads the files and the time"))]
 pub(crate) struct TlsArgs {
-    /// Also listen on this TCP address, such as 127.0.0.1:6390, for clients that use TLS
+    /// Also listen on this TCP address for TLS, such as 127.0.0.1:6390
     #[arg(long, value_name = "ADDRESS", requires_all = ["tls_cert", "tls_key"], value_parser = parse_address)]
     pub(crate) tls: Option<SocketAddr>,
-    /// Prove the server's identity with the certificate in this PEM file, which may also contain intermediate
-    /// certificates. The files of --tls-cert, --tls-key, and --tls-ca are read again when they change, and on SIGHUP
+    /// Use the server's certificate in this PEM file
+    ///
+    /// The file may also contain intermediate certificates. The files of --tls-cert, --tls-key, and --tls-ca are read
+    /// again when they change, and on SIGHUP.
     #[arg(long, value_name = "FILE", requires = "tls")]
     tls_cert: Option<PathBuf>,
-    /// Use the certificate's private key in this PEM file
+    /// Use the private key of the certificate in this PEM file
     #[arg(long, value_name = "FILE", requires = "tls")]
     tls_key: Option<PathBuf>,
-    /// Serve only TLS clients that have a certificate from one of the authorities in this file, as PEM
+    /// Serve only clients with a certificate of an authority in this PEM file
     #[arg(long, value_name = "FILE", requires = "tls")]
     tls_ca: Option<PathBuf>,
-    /// Disconnect a client whose TLS handshake takes longer than this
+    /// Disconnect clients whose handshake takes longer
     #[arg(
         long,
-        value_name = "SECONDS",
+        value_name = "TIME",
         requires = "tls",
-        default_value_t = 10,
-        value_parser = clap::value_parser!(u32).range(1..),
+        default_value = "10s",
+        value_parser = duration(BareUnit::Seconds, Duration::from_secs(1)..=TIMEOUT_MAX),
     )]
-    tls_handshake_timeout: u32,
+    tls_handshake_timeout: Duration,
 }
 
 impl TlsArgs {
     /// Makes the server listen on the TLS port, if the options name one.
     #[cfg(feature = "tls")]
     pub(crate) fn serve(self, server: &mut Server, exposed: bool) -> anyhow::Result<()> {
-        use std::time::Duration;
         use zero_kv::server::TlsConfig;
 
         let (Some(address), Some(certificate), Some(key)) = (self.tls, self.tls_cert, self.tls_key) else {
             return Ok(());
         };
-        let handshake_timeout = Duration::from_secs(self.tls_handshake_timeout.into());
+        let handshake_timeout = self.tls_handshake_timeout;
         let config = TlsConfig { certificate, key, client_ca: self.tls_ca, handshake_timeout };
         Ok(server.serve_tls(address, &config, exposed)?)
     }
@@ -455,8 +549,8 @@ impl TlsArgs {
 }
 
 #[cfg(feature = "tls")]
-fn parse_address(text: &str) -> Result<SocketAddr, std::net::AddrParseError> {
-    text.parse()
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    listening_address(6390)(text)
 }
 
 #[cfg(not(feature = "tls"))]
@@ -500,8 +594,25 @@ pub(crate) fn command() -> Command {
 #[cfg(all(test, feature = "full"))]
 mod tests {
     use zero_kv::cli::examples::check_examples;
+    use zero_kv::cli::values::check_spellings;
 
     use super::*;
+
+    #[test]
+    fn the_address_of_a_tcp_port_is_no_socket() {
+        for (text, port) in [("6399", 6399), ("localhost:6399", 6399), ("zkv://h:7", 7), ("http://h", 6380)] {
+            let error = command().try_get_matches_from(["kv_store", "--socket", text]).unwrap_err().to_string();
+            assert!(error.contains(&format!("for TCP, pass --tcp 127.0.0.1:{port}\n")), "{error}");
+        }
+        for path in ["s.sock", "./6399", "/run/s", "@abstract"] {
+            assert_eq!(parse_socket(path.into()), Ok(path.into()));
+        }
+    }
+
+    #[test]
+    fn all_durations_and_sizes_accept_the_same_spellings() {
+        check_spellings(&command());
+    }
 
     #[test]
     fn the_examples_of_the_help_are_valid_command_lines() {

@@ -7,15 +7,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use zero_kv::cli::args::parse_url;
-use zero_kv::cli::values::{parse_name, parse_rate};
+use zero_kv::cli::values::{BareUnit, DURATION_MAX, duration, parse_name, parse_rate};
 use zero_kv::slots::SlotRange;
 
 #[derive(Clone, Debug, clap::Args)]
 #[cfg_attr(not(feature = "object-store"), allow(dead_code, reason = "only a build with object stores reads them"))]
 pub(crate) struct PublishedArgs {
-    /// Serve the newest generation of the table that was published at this URL (`zkv publish`), such as
-    /// s3://bucket/users or file:///srv/users, instead of --db. Credentials are read from the environment variables of
-    /// the store, such as AWS_ACCESS_KEY_ID
+    /// Follow the table published at this URL, such as s3://bucket/users
+    ///
+    /// The server serves the newest generation (`zkv publish`) instead of --db. A table in a folder has a URL such as
+    /// file:///srv/users. Credentials are read from the environment variables of the store, such as AWS_ACCESS_KEY_ID.
     #[arg(
         long,
         value_name = "URL",
@@ -24,20 +25,34 @@ pub(crate) struct PublishedArgs {
         value_parser = parse_url,
     )]
     pub(crate) from: Option<String>,
-    /// Keep fetched generations in this folder. A server that starts again serves from it without waiting for the store
+    /// Keep fetched generations in this folder
+    ///
+    /// A server that starts again serves from the folder without waiting for the store.
     #[arg(long, value_name = "FOLDER", requires = "from")]
     cache: Option<PathBuf>,
-    /// Fetch and serve only the rows whose keys have these slots of Redis Cluster (0 to 16383). With --db, the file has
-    /// only rows of these slots [default: all slots]
+    /// Serve only the rows whose keys have these slots [default: all]
+    ///
+    /// The slots are those of Redis Cluster (0 to 16383). Other rows are not fetched. With --db, the file has only rows
+    /// of these slots.
     #[arg(long, value_name = "FIRST-LAST", requires = "node-of")]
     pub(crate) slots: Option<SlotRange>,
-    /// Look for a new generation this often. Each wait is random, from half of this time to one and a half of it
-    #[arg(long, value_name = "TIME", requires = "from", default_value = "5s", value_parser = parse_poll)]
+    /// Look for a new generation this often
+    ///
+    /// Each wait is random, from half of this time to one and a half of it.
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "from",
+        default_value = "5s",
+        value_parser = duration(BareUnit::Seconds, POLL_MIN..=DURATION_MAX),
+    )]
     pub(crate) poll: Duration,
-    /// Fetch at most this many bytes per second, such as 50MB [default: no limit]
+    /// Fetch at most this much per second, such as 50MB [default: no limit]
     #[arg(long, value_name = "RATE", requires = "from", value_parser = parse_rate)]
     fetch_bandwidth: Option<u64>,
-    /// Keep this many generations in the folder, so that a rollback needs no download
+    /// Keep this many generations in the folder, for rollbacks
+    ///
+    /// A rollback to one of them needs no download.
     #[arg(
         long,
         value_name = "N",
@@ -46,11 +61,14 @@ pub(crate) struct PublishedArgs {
         value_parser = clap::value_parser!(u16).range(1..),
     )]
     keep: u16,
-    /// Use this name for the server in reports to the store and in the topology of a cluster [default: the name of the
-    /// machine]
+    /// Use this name for the server [default: the name of the machine]
+    ///
+    /// The name is used in reports to the store and in the topology of a cluster.
     #[arg(long, value_name = "NAME", requires = "node-of", value_parser = parse_name)]
     pub(crate) node: Option<String>,
-    /// Report that the server is in this zone, such as a data center, so that a rollout can proceed zone by zone
+    /// Report that the server is in this zone, such as a data center
+    ///
+    /// With zones, a rollout can proceed zone by zone.
     #[arg(long, value_name = "ZONE", requires = "from", value_parser = parse_zone)]
     zone: Option<String>,
 }
@@ -60,11 +78,8 @@ fn parse_zone(text: &str) -> Result<String, &'static str> {
     if text.is_empty() { Ok(String::new()) } else { parse_name(text) }
 }
 
-fn parse_poll(text: &str) -> Result<Duration, String> {
-    const SHORTEST: Duration = Duration::from_millis(10);
-    let parsed = humantime::parse_duration(text).ok().filter(|poll| *poll >= SHORTEST);
-    parsed.ok_or_else(|| "expected a time of at least 10ms with its unit, such as 5s or 2min".to_owned())
-}
+/// The minimum time between two polls.
+const POLL_MIN: Duration = Duration::from_millis(10);
 
 #[cfg(feature = "object-store")]
 pub(crate) use following::Following;
@@ -122,9 +137,12 @@ mod following {
             let slots = SlotSet::from_iter([options.slots]);
             options.bandwidth_bytes_per_s = args.fetch_bandwidth;
             options.keep = args.keep.into();
-            options.allow = vec![Change::Shrink, Change::Schema];
+            options.allow = vec![Change::Schema];
+            // A new node has served nothing that the server could compare, so manifests are compared.
+            options.shrink_max_percent = config.replace.shrink_max_percent;
+            options.allow.extend(config.replace.shrink_max_percent.is_none().then_some(Change::Shrink));
             options.allow.extend(config.replace.allow_empty.then_some(Change::Empty));
-            options.allow.extend(config.replace.allow_key_kind_change.then_some(Change::KeyKind));
+            options.allow.extend(config.replace.allow_key_type_change.then_some(Change::KeyType));
             let mut follower = Follower::open(&url, options)?;
             let cluster = config.cluster.clone();
             if let Some(node) = &cluster {
@@ -296,7 +314,7 @@ mod following {
                 match change {
                     Change::Empty => rules.allow_empty = true,
                     Change::Shrink => rules.shrink_max_percent = None,
-                    Change::KeyKind => rules.allow_key_kind_change = true,
+                    Change::KeyType => rules.allow_key_type_change = true,
                     // The server has no rule for columns.
                     _ => {}
                 }
@@ -338,7 +356,7 @@ mod following {
         if let Some(manifest) = follower.serve_from_cache() {
             info!(
                 published = manifest.number,
-                "serving generation {} from the cache, without the store", manifest.number
+                "serving published generation {} from the cache, without the store", manifest.number
             );
         } else {
             let problem = control.facts().status.error;
@@ -351,8 +369,9 @@ mod following {
         let mut log = PollLog::default();
         while !control.is_stopped() {
             let polled = |result: &Result<Polled, PublishError>| {
-                let outcome = log.log(result);
-                unpoisoned(&serving).end_reloads(control.facts().polls, &outcome);
+                let facts = control.facts();
+                let outcome = log.log(result, facts.status.serving != 0);
+                unpoisoned(&serving).end_reloads(facts.polls, &outcome);
             };
             let run = AssertUnwindSafe(|| runtime.block_on(follower.run(polled)));
             if catch_unwind(run).is_err() {
@@ -373,10 +392,10 @@ mod following {
 
     impl PollLog {
         /// Logs a result. Returns the outcome for requested reloads.
-        fn log(&mut self, result: &Result<Polled, PublishError>) -> Result<String, String> {
+        fn log(&mut self, result: &Result<Polled, PublishError>, is_serving: bool) -> Result<String, String> {
             let text = match result {
                 Ok(Polled::Served(number)) => {
-                    info!(published = number, "serving generation {number} of the published table");
+                    info!(published = number, "serving published generation {number}");
                     format!("published generation {number} is served")
                 }
                 Ok(Polled::Current(number)) => format!("published generation {number} is already served"),
@@ -392,7 +411,8 @@ mod following {
                 Err(error) => {
                     let text = error.to_string();
                     if !self.last_failures.contains(&text) {
-                        warn!("{text}: the served generation stays");
+                        let effect = if is_serving { "the served generation stays" } else { "the server waits" };
+                        warn!("{text}: {effect}");
                         self.last_failures.truncate(FAILURES_MAX - 1);
                         self.last_failures.insert(0, text.clone());
                     }

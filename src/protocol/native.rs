@@ -70,6 +70,10 @@ pub enum ValueKind {
     Schema,
     /// A topology document.
     Topology,
+    /// The name of a key type.
+    KeyType,
+    /// A [`StateId`].
+    State,
 }
 
 /// The permissions that a user needs for an op.
@@ -115,6 +119,13 @@ macro_rules! ops {
                 }
             }
 
+            /// Returns the name of the op's counter in INFO of the Redis protocol.
+            pub const fn command_stats_name(self) -> &'static str {
+                match self {
+                    $(Op::$op => concat!("cmdstat_native|", $name),)*
+                }
+            }
+
             /// Returns the kind of the op.
             #[inline]
             pub const fn kind(self) -> OpKind {
@@ -151,9 +162,9 @@ ops! {
     /// Returns the row with the smallest key greater than or equal to the requested key.
     Ceiling = 3, "ceiling", Neighbor, Page, Command(ZkvCeiling, All);
     /// Returns a page of the rows of a range.
-    Range = 4, "range", Range, Page, Command(ZkvRange, All);
+    Range = 4, "range", Range, Page, Command(ZkvRange, Prefix);
     /// Returns the number of rows in a range.
-    Count = 5, "count", Range, Number, Command(ZkvCount, All);
+    Count = 5, "count", Range, Number, Command(ZkvCount, Prefix);
     /// Returns facts about the server and its table.
     Info = 6, "info", Server, Text, Command(Info, All);
     /// Reloads the server's file.
@@ -167,8 +178,8 @@ ops! {
     Ping = 10, "ping", Server, Empty, Command(Ping, None);
     /// Logs the connection in as a user. The body of the request is the user's name, a zero byte, and the password.
     Auth = 11, "auth", Login, Empty, Nothing;
-    // A user who may read some rows needs the names and types of their columns, the nodes that have the rows, and
-    // whether rows come from the same generation.
+    // A user who may read some rows needs the type of their keys, the names and types of their columns, the nodes that
+    // have the rows, and whether rows come from the same generation.
     /// Returns the schema of a typed table: the bytes of the file's schema section.
     Schema = 12, "schema", Server, Schema, Command(Get, Some);
     /// Selects the columns that the responses to later GetColumns requests of the connection have. The body of the
@@ -181,7 +192,21 @@ ops! {
     /// Returns the number of the served generation. All responses between two with the same number, on one connection,
     /// come from this generation.
     Generation = 16, "generation", Server, Number, Command(Get, Some);
+    /// Returns the type of the table's keys, as `baker --keys` takes it. From then on, the server looks up keys of the
+    /// connection only in tables whose keys have this type.
+    KeyType = 17, "key_type", Server, KeyType, Command(Get, Some);
+    /// Returns the row of the range that contains the requested key, in a table of ranges.
+    Cover = 18, "cover", Neighbor, Page, Command(ZkvCover, All);
+    /// Returns the [`StateId`] of the connection. From then on, the server sends a notice ([`Status::Notice`]) before the
+    /// first response from another state, even without a request.
+    Track = 19, "track", Server, State, Command(Get, Some);
 }
+
+/// Identifies what the responses on a connection depend on: the run of the server, its generation, the slots that it serves
+/// as a node of a cluster, and the user of the connection and their permissions. Different states have different IDs.
+pub type StateId = [u8; 16];
+/// Length of a notice: a header, and a [`StateId`].
+pub const NOTICE_LEN_BYTES: usize = RESPONSE_HEADER_LEN_BYTES + size_of::<StateId>();
 
 /// Flag that is set in the op code of every known long request.
 const LONG: u32 = 1 << 16;
@@ -221,6 +246,12 @@ impl Op {
         matches!(self.kind(), OpKind::Point)
     }
 
+    /// Returns whether a request with this op has a key or a range of keys, so that the response to it can have the status
+    /// [`Status::KeyTypeChanged`].
+    pub const fn has_keys(self) -> bool {
+        matches!(self.kind(), OpKind::Point | OpKind::Neighbor | OpKind::Range)
+    }
+
     /// Returns whether a response to this op can have the status [`Status::SchemaChanged`].
     pub const fn can_be_schema_changed(self) -> bool {
         matches!(self, Op::Select | Op::GetColumns)
@@ -258,6 +289,10 @@ pub enum Status {
     SchemaChanged = 5,
     /// The table does not have the row, and another node of the cluster serves its slot.
     Moved = 6,
+    /// The table's keys are not of the type that the connection's client has requested last.
+    KeyTypeChanged = 7,
+    /// No response, but a notice: the responses after it come from another state, whose [`StateId`] follows.
+    Notice = 8,
 }
 
 impl Status {
@@ -271,6 +306,8 @@ impl Status {
             4 => Some(Status::NotPermitted),
             5 => Some(Status::SchemaChanged),
             6 => Some(Status::Moved),
+            7 => Some(Status::KeyTypeChanged),
+            8 => Some(Status::Notice),
             _ => None,
         }
     }
@@ -362,15 +399,15 @@ pub mod range_flags {
     pub const ALL: u32 = 63;
 }
 
-/// Start of the value in a response to Floor, Ceiling, or Range. The rows follow this header in ascending order,
+/// Start of the value in a response to Floor, Ceiling, Cover, or Range. The rows follow this header in ascending order,
 /// encoded as in the file.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct PageHeader {
     /// Number of rows that follow.
     pub row_count: U32,
-    /// Code of the keys' [`KeyKind`](crate::format::key::KeyKind).
-    pub key_kind: u8,
+    /// Code of the rows' [`RecordForm`](crate::format::form::RecordForm).
+    pub record_form: u8,
     /// Base-2 logarithm of the rows' alignment in bytes.
     pub align_bits: u8,
     /// 1 if the range has more rows than this page, otherwise 0.
@@ -381,9 +418,9 @@ pub struct PageHeader {
 pub const PAGE_LEN_MAX_BYTES: usize = 64 << 10;
 /// Length of a page's header.
 pub const PAGE_HEADER_LEN_BYTES: usize = size_of::<PageHeader>();
-/// Maximum length of a record: a key and a value of maximum length, aligned to a page of memory.
+/// Maximum length of a record: a key, the end of a range, and a value of maximum length, aligned to a page of memory.
 const RECORD_MAX_BYTES: usize =
-    ((size_of::<u16>() + KEY_LEN_MAX_BYTES).next_multiple_of(8) + RESPONSE_HEADER_LEN_BYTES + VALUE_LEN_MAX_BYTES)
+    (2 * (size_of::<u16>() + KEY_LEN_MAX_BYTES).next_multiple_of(8) + RESPONSE_HEADER_LEN_BYTES + VALUE_LEN_MAX_BYTES)
         .next_multiple_of(4096);
 /// Value of a response to Open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -411,6 +448,8 @@ pub struct SelectHeader {
 pub const SCHEMA_LEN_MAX_BYTES: usize = 8 + 255 + 4096 * (16 + 255);
 /// Length of the value of a response to Open.
 pub const OPEN_LEN_BYTES: usize = size_of::<OpenHeader>();
+/// Maximum length of the value of a response to KeyType: the names of 8 parts, with commas between them.
+pub const KEY_TYPE_LEN_MAX_BYTES: usize = 8 * size_of_val("timestamp,") - 1;
 /// Maximum length of the value of a response to Topology.
 pub const TOPOLOGY_LEN_MAX_BYTES: usize = 16 << 20;
 /// Maximum length of the text in a response to Info.
@@ -445,6 +484,14 @@ impl ResponseHeader {
     pub const fn of_page(len_bytes: usize) -> Self {
         let len_bytes = U32::from_bytes((len_bytes as u32).to_be_bytes());
         ResponseHeader { status: U32::ZERO, value_len_bytes: len_bytes }
+    }
+
+    /// Creates the header of a notice.
+    pub const fn of_notice() -> Self {
+        ResponseHeader {
+            status: U32::from_bytes((Status::Notice as u32).to_be_bytes()),
+            value_len_bytes: U32::from_bytes((size_of::<StateId>() as u32).to_be_bytes()),
+        }
     }
 
     /// Returns the status code. The code may be unknown: [`Status::from_code`] checks it.
@@ -483,12 +530,13 @@ mod tests {
             assert!(Op::from_code(code).is_none_or(|op| op as u32 == code));
             assert!(Status::from_code(code).is_none_or(|status| status as u32 == code));
         }
-        assert_eq!((Op::from_code(4), Op::from_code(LONG), Status::from_code(7)), (None, None, None));
+        assert_eq!((Op::from_code(4), Op::from_code(LONG), Status::from_code(9)), (None, None, None));
         assert_eq!([6, 7, 8].map(Op::from_code), [Some(Op::Info), Some(Op::Reload), Some(Op::Rollback)]);
         assert_eq!([9, 10, 11].map(Op::from_code), [Some(Op::Open), Some(Op::Ping), None]);
         assert_eq!([12, 13, 14].map(Op::from_code), [Some(Op::Schema), None, Some(Op::GetColumns)]);
-        assert_eq!([15, 16, 17].map(Op::from_code), [Some(Op::Topology), Some(Op::Generation), None]);
-        let long = [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count, Op::Auth];
+        assert_eq!([15, 16, 17].map(Op::from_code), [Some(Op::Topology), Some(Op::Generation), Some(Op::KeyType)]);
+        assert_eq!([18, 19, 20].map(Op::from_code), [Some(Op::Cover), Some(Op::Track), None]);
+        let long = [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count, Op::Auth, Op::Cover];
         for op in long.into_iter().chain([Op::Select, Op::GetColumns]) {
             assert_eq!(Op::from_long_code(op.long_code()), Some(op));
             assert!(Op::is_long(op.long_code()) && !Op::is_long(op as u32));

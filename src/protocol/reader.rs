@@ -5,7 +5,10 @@
 
 use zerocopy::FromBytes;
 
-use super::native::{Op, PAGE_MAX_BYTES, RESPONSE_HEADER_LEN_BYTES, ResponseHeader, VALUE_LEN_MAX_BYTES};
+use super::native::{
+    NOTICE_LEN_BYTES, Op, PAGE_MAX_BYTES, RESPONSE_HEADER_LEN_BYTES, ResponseHeader, StateId, Status,
+    VALUE_LEN_MAX_BYTES,
+};
 use super::response::{CheckedHeader, Violation};
 
 /// Initial length of the buffer: room for a few thousand short responses.
@@ -33,6 +36,8 @@ pub enum Response<'a> {
     SchemaChanged,
     /// The table does not have the row, and another node of the cluster serves its slot.
     Moved,
+    /// The table's keys are not of the type that the client has requested last.
+    KeyTypeChanged,
 }
 
 /// The progress of a response that has not arrived completely.
@@ -92,6 +97,10 @@ pub struct ResponseReader {
     /// Length of the response at `start`, or only of its header while the header is incomplete.
     response_len_bytes: usize,
     value_len_max_bytes: usize,
+    /// Whether notices may arrive between responses.
+    expects_notices: bool,
+    /// The last state that [`ResponseReader::take_state`] has not returned.
+    state: Option<StateId>,
 }
 
 impl ResponseReader {
@@ -104,7 +113,22 @@ impl ResponseReader {
             end: 0,
             response_len_bytes: 0,
             value_len_max_bytes: value_len_max_bytes.min(VALUE_LEN_MAX_BYTES),
+            expects_notices: false,
+            state: None,
         }
+    }
+
+    /// Accepts notices between responses from now on. A client calls this method before it sends [`Op::Track`].
+    pub fn expect_notices(&mut self) {
+        self.expects_notices = true;
+    }
+
+    /// Returns the state that the last response to [`Op::Track`], or a notice after it, names, if it has been read since the
+    /// last call. [`ResponseReader::next`] reads the notices before a response, and [`ResponseReader::finish`] those after
+    /// the last response.
+    #[inline]
+    pub fn take_state(&mut self) -> Option<StateId> {
+        self.state.take()
     }
 
     /// Returns the unused end of the buffer, to receive bytes into. The result is never empty after
@@ -138,6 +162,17 @@ impl ResponseReader {
         self.end += len_bytes;
     }
 
+    /// Reads the notices before the next response. Returns what [`ResponseReader::take_state`] returns then.
+    ///
+    /// # Errors
+    /// [`Violation`], as [`ResponseReader::next`].
+    pub fn next_state(&mut self) -> Result<Option<StateId>, Violation> {
+        if self.expects_notices {
+            self.read_notices()?;
+        }
+        Ok(self.take_state())
+    }
+
     /// Returns the next response, or `None` if more bytes are needed. `op` must be the op of the request that the
     /// response belongs to.
     ///
@@ -145,6 +180,9 @@ impl ResponseReader {
     /// [`Violation`]. After an error the connection is unusable, because the start of the next response is unknown.
     #[inline]
     pub fn next(&mut self, op: Op) -> Result<Option<Response<'_>>, Violation> {
+        if self.expects_notices && !self.read_notices()? {
+            return Ok(None);
+        }
         let bytes = &self.buffer[self.start..self.end];
         let Ok((header, rest)) = ResponseHeader::ref_from_prefix(bytes) else {
             self.response_len_bytes = RESPONSE_HEADER_LEN_BYTES;
@@ -157,12 +195,16 @@ impl ResponseReader {
             CheckedHeader::NotPermitted => Response::NotPermitted,
             CheckedHeader::SchemaChanged => Response::SchemaChanged,
             CheckedHeader::Moved => Response::Moved,
+            CheckedHeader::KeyTypeChanged => Response::KeyTypeChanged,
             CheckedHeader::Found { value_len_bytes } => {
                 self.check_len(op, value_len_bytes)?;
                 let Some(value) = rest.get(..value_len_bytes) else {
                     self.response_len_bytes = RESPONSE_HEADER_LEN_BYTES + value_len_bytes;
                     return Ok(None);
                 };
+                if op == Op::Track {
+                    self.state = value.try_into().ok();
+                }
                 self.start += value_len_bytes;
                 Response::Found(value)
             }
@@ -171,12 +213,39 @@ impl ResponseReader {
         Ok(Some(response))
     }
 
-    /// Checks that no unread bytes are left after the last expected response, and releases a buffer that grew for a
-    /// long response.
+    /// Reads notices. Returns false if the unread bytes are a header of a notice without all of its state.
+    fn read_notices(&mut self) -> Result<bool, Violation> {
+        loop {
+            let bytes = &self.buffer[self.start..self.end];
+            let Ok((header, rest)) = ResponseHeader::ref_from_prefix(bytes) else { return Ok(true) };
+            if header.status_code() != Status::Notice as u32 {
+                return Ok(true);
+            }
+            let len_bytes = header.value_len_bytes();
+            if len_bytes != size_of::<StateId>() {
+                return Err(Violation::NoticeLen { len_bytes });
+            }
+            let Some(state) = rest.first_chunk() else {
+                self.response_len_bytes = NOTICE_LEN_BYTES;
+                return Ok(false);
+            };
+            self.state = Some(*state);
+            self.start += NOTICE_LEN_BYTES;
+        }
+    }
+
+    /// Checks that no unread bytes are left after the last expected response, apart from notices, and releases a buffer that
+    /// grew for a long response.
     ///
     /// # Errors
     /// [`Violation::UnexpectedBytes`] if unread bytes are left.
     pub fn finish(&mut self) -> Result<(), Violation> {
+        // The rest of a header may be on its way.
+        if self.expects_notices
+            && (!self.read_notices()? || (1..RESPONSE_HEADER_LEN_BYTES).contains(&(self.end - self.start)))
+        {
+            return Ok(());
+        }
         match self.end - self.start {
             0 => self.reset(),
             len_bytes => return Err(Violation::UnexpectedBytes { len_bytes }),
@@ -320,6 +389,55 @@ mod tests {
         assert_eq!(next_is_none(100, Op::Floor, max_bytes + 1), Err(too_long));
         assert_eq!(next_is_none(usize::MAX, Op::Get, VALUE_LEN_MAX_BYTES), Ok(true));
         assert!(next_is_none(usize::MAX, Op::Get, VALUE_LEN_MAX_BYTES + 1).is_err());
+    }
+
+    #[test]
+    fn notices_between_responses_are_read_wherever_the_bytes_are_split() {
+        let notice = |state: u8| [&header(8, 16)[..], &[state; 16]].concat();
+        let value = [&header(0, 1)[..], b"v"].concat();
+        let state = [&header(0, 16)[..], &[1; 16]].concat();
+        let bytes =
+            [notice(9), state, value.clone(), notice(2), notice(3), value, header(1, 0).to_vec(), notice(4)].concat();
+        let ops = [Op::Track, Op::Get, Op::Get, Op::Get];
+        let states = [1, 1, 3, 3];
+        for split in 0..=bytes.len() {
+            let mut reader = ResponseReader::new(100);
+            reader.expect_notices();
+            let (mut known, mut received) = (None, 0);
+            for part in [&bytes[..split], &bytes[split..]] {
+                receive(&mut reader, part);
+                while let Some(op) = ops.get(received) {
+                    if reader.next(*op).unwrap().is_none() {
+                        break;
+                    }
+                    known = reader.take_state().or(known);
+                    assert_eq!(known, Some([states[received]; 16]), "response {received}, split at {split}");
+                    received += 1;
+                }
+                if received == ops.len() {
+                    assert_eq!(reader.finish(), Ok(()));
+                    known = reader.take_state().or(known);
+                }
+            }
+            assert_eq!((received, known), (ops.len(), Some([4; 16])), "split at {split}");
+            assert_eq!(reader.next_state(), Ok(None));
+            receive(&mut reader, &header(1, 0));
+            assert!(reader.finish().is_err(), "a response without a request");
+        }
+    }
+
+    #[test]
+    fn an_unexpected_or_malformed_notice_is_a_violation() {
+        let mut reader = ResponseReader::new(100);
+        receive(&mut reader, &header(8, 16));
+        let (op, status) = (Op::Get, Status::Notice);
+        assert_eq!(reader.next(op), Err(Violation::UnexpectedValue { op, status, len_bytes: 16 }));
+        for len_bytes in [0, 15, 17, u32::MAX] {
+            let mut reader = ResponseReader::new(100);
+            reader.expect_notices();
+            receive(&mut reader, &header(8, len_bytes));
+            assert_eq!(reader.next(Op::Get), Err(Violation::NoticeLen { len_bytes: len_bytes as usize }));
+        }
     }
 
     #[test]

@@ -6,8 +6,9 @@
 use thiserror::Error;
 
 use super::native::{
-    INFO_LEN_MAX_BYTES, OPEN_LEN_BYTES, Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES, ResponseHeader,
-    SCHEMA_LEN_MAX_BYTES, Status, TOPOLOGY_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES, ValueKind,
+    INFO_LEN_MAX_BYTES, KEY_TYPE_LEN_MAX_BYTES, OPEN_LEN_BYTES, Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES,
+    PAGE_MAX_BYTES, ResponseHeader, SCHEMA_LEN_MAX_BYTES, StateId, Status, TOPOLOGY_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES,
+    ValueKind,
 };
 
 /// Length of the number in a response to [`Op::Count`], [`Op::Generation`], [`Op::Reload`], or [`Op::Rollback`].
@@ -33,6 +34,8 @@ pub enum CheckedHeader {
     SchemaChanged,
     /// The table does not have the row, and another node of the cluster serves its slot. No value follows.
     Moved,
+    /// The table's keys are not of the type that the client has requested last. No value follows.
+    KeyTypeChanged,
 }
 
 /// A violation of the native protocol by a peer.
@@ -42,7 +45,7 @@ pub enum Violation {
     /// The status code is unknown.
     #[error(
         "status code {code}, where 0 (ok), 1 (not found), 2 (error), 3 (unauthenticated), 4 (not permitted), \
-         5 (schema changed), or 6 (moved) was expected"
+         5 (schema changed), 6 (moved), or 7 (key type changed) was expected"
     )]
     Status {
         /// The code.
@@ -91,6 +94,12 @@ pub enum Violation {
         /// The announced length.
         len_bytes: usize,
     },
+    /// A notice has an invalid length.
+    #[error("a header announces a notice of {len_bytes} bytes, where {} were expected", size_of::<StateId>())]
+    NoticeLen {
+        /// The announced length.
+        len_bytes: usize,
+    },
     /// Bytes arrived after the response to the last request.
     #[error("{len_bytes} bytes arrived after the last response, where none were expected")]
     UnexpectedBytes {
@@ -106,6 +115,14 @@ pub enum Violation {
     /// The value is not a valid schema.
     #[error("an invalid schema of {len_bytes} bytes")]
     Schema {
+        /// The length of the value.
+        len_bytes: usize,
+    },
+    /// The value is not the name of a key type.
+    #[error(
+        "a key type of {len_bytes} bytes that this version does not know, where u64, ip, or bytes,date was expected"
+    )]
+    KeyType {
         /// The length of the value.
         len_bytes: usize,
     },
@@ -130,10 +147,10 @@ pub enum Violation {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PageError {
-    /// The key kind is unknown, or differs from the kind in the request.
-    #[error("the page's key kind is {code}, which is unknown or not the kind in the request")]
-    KeyKind {
-        /// The code of the key kind.
+    /// The form of the records is unknown, or their keys are not of the kind in the request.
+    #[error("the page's record form is {code}, which is unknown or has another kind of keys than the request")]
+    RecordForm {
+        /// The code of the form.
         code: u8,
     },
     /// The rows have an alignment that no table can have.
@@ -180,6 +197,12 @@ pub enum PageError {
         /// The number of the row, counted from 0.
         row: u32,
     },
+    /// A row's range ends before it begins, or begins before the preceding range ends.
+    #[error("the range of row {row} ends before it begins, or begins before the preceding range ends")]
+    RangeOrder {
+        /// The number of the row, counted from 0.
+        row: u32,
+    },
     /// A row's key is outside the requested range.
     #[error("row {row} is outside the requested range")]
     OutOfRange {
@@ -218,6 +241,8 @@ impl CheckedHeader {
             (Status::Ok, ValueKind::Table) => bounded(OPEN_LEN_BYTES, OPEN_LEN_BYTES),
             (Status::Ok, ValueKind::Schema) => bounded(1, SCHEMA_LEN_MAX_BYTES),
             (Status::Ok, ValueKind::Topology) => bounded(1, TOPOLOGY_LEN_MAX_BYTES),
+            (Status::Ok, ValueKind::KeyType) => bounded(1, KEY_TYPE_LEN_MAX_BYTES),
+            (Status::Ok, ValueKind::State) => bounded(size_of::<StateId>(), size_of::<StateId>()),
             _ if len_bytes > 0 => Err(Violation::UnexpectedValue { op, status, len_bytes }),
             (Status::Ok, ValueKind::Empty) => Ok(CheckedHeader::Found { value_len_bytes: 0 }),
             (Status::Error, _) => Ok(CheckedHeader::Error),
@@ -226,7 +251,8 @@ impl CheckedHeader {
             (Status::NotFound, _) if op.can_be_not_found() => Ok(CheckedHeader::NotFound),
             (Status::SchemaChanged, _) if op.can_be_schema_changed() => Ok(CheckedHeader::SchemaChanged),
             (Status::Moved, _) if op.can_be_moved() => Ok(CheckedHeader::Moved),
-            (Status::NotFound | Status::SchemaChanged | Status::Moved, _) => {
+            (Status::KeyTypeChanged, _) if op.has_keys() => Ok(CheckedHeader::KeyTypeChanged),
+            (Status::NotFound | Status::SchemaChanged | Status::Moved | Status::KeyTypeChanged | Status::Notice, _) => {
                 Err(Violation::UnexpectedStatus { op, status })
             }
         }
@@ -288,6 +314,9 @@ mod tests {
         for op in [Op::Floor, Op::Ceiling] {
             assert_eq!(check(op, 1, 0), Ok(CheckedHeader::NotFound));
         }
+        for (len_bytes, is_valid) in [(0, false), (1, true), (79, true), (80, false)] {
+            assert_eq!(check(Op::KeyType, 0, len_bytes).is_ok(), is_valid, "{len_bytes}");
+        }
         for (len_bytes, is_valid) in [(0, false), (31, false), (32, true), (33, false)] {
             assert_eq!(check(Op::Open, 0, len_bytes).is_ok(), is_valid, "{len_bytes}");
         }
@@ -339,6 +368,33 @@ mod tests {
     }
 
     #[test]
+    fn only_requests_with_keys_can_find_keys_of_another_type() {
+        for op in Op::ALL {
+            let status = Status::KeyTypeChanged;
+            let expected = match op {
+                Op::Get | Op::Exists | Op::GetColumns | Op::Floor | Op::Ceiling | Op::Cover | Op::Range | Op::Count => {
+                    Ok(CheckedHeader::KeyTypeChanged)
+                }
+                _ => Err(Violation::UnexpectedStatus { op, status }),
+            };
+            assert_eq!(check(op, 7, 0), expected);
+            assert_eq!(check(op, 7, 1), Err(Violation::UnexpectedValue { op, status, len_bytes: 1 }));
+        }
+    }
+
+    #[test]
+    fn a_notice_is_no_response() {
+        for op in Op::ALL {
+            let status = Status::Notice;
+            assert_eq!(check(op, 8, 0), Err(Violation::UnexpectedStatus { op, status }));
+            assert_eq!(check(op, 8, 16), Err(Violation::UnexpectedValue { op, status, len_bytes: 16 }));
+        }
+        for (len_bytes, is_valid) in [(0, false), (15, false), (16, true), (17, false)] {
+            assert_eq!(check(Op::Track, 0, len_bytes).is_ok(), is_valid, "{len_bytes}");
+        }
+    }
+
+    #[test]
     fn invalid_statuses_and_lengths_are_violations() {
         let max = VALUE_LEN_MAX_BYTES as u32;
         let too_long =
@@ -359,7 +415,7 @@ mod tests {
                 assert_eq!(check(op, status as u32, len_bytes), Err(unexpected));
             }
         }
-        for code in [7, 256, u32::MAX] {
+        for code in [9, 256, u32::MAX] {
             assert_eq!(check(Op::Get, code, 0), Err(Violation::Status { code }));
         }
     }

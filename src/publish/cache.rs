@@ -394,7 +394,8 @@ pub(super) async fn fetch_merged(
         let problem = format!("the merged files have {}, expected {rows_max}: publish again", counted(rows, "row"));
         return Err(PublishError::Corrupt { object: location.url().to_owned(), problem });
     }
-    folder.rename(&merged_name, name).map_err(PublishError::io(&merged))?;
+    let kept = folder.open_file(&merged_name).and_then(|file| folder.keep_rights(name, &file));
+    kept.and_then(|()| folder.rename(&merged_name, name)).map_err(PublishError::io(&merged))?;
     entries.iter().try_for_each(|entry| remove(folder, &shard_name(entry)))?;
     sync_folder(folder)
 }

@@ -79,7 +79,7 @@ impl Publication {
         }
         let mut commit = CommitOptions { allow: options.allow.clone(), ..CommitOptions::default() };
         commit.allow.extend(manifest.allowed.iter().filter_map(|name| Change::from_name(name)));
-        target.check_new(&manifest.facts(), manifest.bytes(), &commit.allow)?;
+        target.check_new(&manifest.facts(), manifest.bytes(), &commit)?;
 
         let folder = Folder::open(&options.folder).map_err(PublishError::io(&options.folder))?;
         let state_name = OsString::from(format!("{}.copy.json", manifest.job));

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep_until};
 use super::bounded_http::{Streamed, is_range_ignored};
 use super::error::PublishError;
 use super::location::Location;
-use super::manifest::{Entry, key_kind_name, schema_names};
+use super::manifest::{Entry, schema_names};
 use super::partial::{ByteRanges, DownloadState, Partial};
 use super::transfer::{
     ATTEMPTS_MAX, Bandwidth, OnProgress, PART_LEN_BYTES, Parts, REQUESTS_MAX, Stage, TransferProgress, allocated_bytes,
@@ -88,6 +88,7 @@ pub(super) async fn download(
         if !folder.has_file(&partial.name, &file)? {
             return Err(io::Error::other("another process has replaced the file: repeat the download"));
         }
+        folder.keep_rights(name, &file)?;
         folder.rename(&partial.name, name)?;
         folder.remove(&partial.state_name)?;
         folder.sync()
@@ -364,7 +365,7 @@ pub(super) fn verify(
         bytes: store.file_len_bytes(),
         rows: store.len() as u64,
         digest: format!("{:032x}", store.digest()),
-        key_kind: key_kind_name(store.key_kind()).to_owned(),
+        key_kind: store.key_type().to_string(),
         schema: schema_names(store.schema().as_deref()),
         ..entry.clone()
     };

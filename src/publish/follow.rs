@@ -201,6 +201,7 @@ impl Follower {
                 slots: topology.is_none().then(|| SlotSet::from_iter([self.options.slots])),
                 is_writable: self.location.is_writable,
                 allow: self.options.allow.clone(),
+                shrink_max_percent: self.options.shrink_max_percent,
                 seed: u64::from_le_bytes(random_bytes()),
             };
             let recorded = valid_slots(&record.slots);
@@ -640,7 +641,7 @@ async fn find(location: &Location, read: &Read) -> Result<Found, PublishError> {
             Found::Checked { exists, manifest, newest }
         }
         Read::Manifest(number) | Read::PinnedManifest(number) | Read::OlderManifest(number) => {
-            Found::Manifest(Manifest::read(location, *number).await?)
+            Found::Manifest(Manifest::read(location, *number).await?.map(Box::new))
         }
         Read::Pin(number) => Found::Pin(Pin::read(location, *number).await?),
         Read::Decision(pin) => Found::Decision(Decision::read(location, *pin).await?),

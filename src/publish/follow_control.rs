@@ -44,6 +44,9 @@ pub struct FollowOptions {
     pub keep: usize,
     /// The changes from one generation to the next that the node accepts although the publisher has not allowed them.
     pub allow: Vec<Change>,
+    /// The maximum percentage of the rows that a generation may lose. `None` for less than half. Has no effect if
+    /// `allow` has [`Change::Shrink`].
+    pub shrink_max_percent: Option<u8>,
 }
 
 impl FollowOptions {
@@ -59,6 +62,7 @@ impl FollowOptions {
             bandwidth_bytes_per_s: None,
             keep: 3,
             allow: Change::ALL.to_vec(),
+            shrink_max_percent: None,
         }
     }
 }

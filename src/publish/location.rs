@@ -77,7 +77,9 @@ impl Location {
         }
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         if host.is_empty() != (scheme == "file") || (scheme != "http" && scheme != "https" && path.is_empty()) {
-            return Err(refused("names no table: append the path of the table, such as /users".to_owned()));
+            return Err(refused(
+                "names no table: expected a URL such as s3://tables/users or file:///srv/tables/users".to_owned(),
+            ));
         }
         install_crypto_provider();
         let invalid = |error: object_store::Error| refused(StoreFault::new(&error).to_string());
@@ -236,9 +238,9 @@ mod tests {
         for (url, expected) in [
             ("users", "s3://BUCKET/PATH"),
             ("ftp://host/users", "expected s3, gs, az, file, http, or https"),
-            ("s3://bucket", "append the path of the table"),
-            ("s3:///users", "append the path of the table"),
-            ("file://host/users", "append the path of the table"),
+            ("s3://bucket", "names no table"),
+            ("s3:///users", "names no table"),
+            ("file://host/users", "names no table"),
             ("s3://key:secret@bucket/users", "environment variables"),
             ("http://host/a?b", "remove it"),
         ] {

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use super::author::{TOOL, author};
 use super::change::Facts;
 use super::document::Series;
 use super::error::PublishError;
@@ -20,8 +21,8 @@ use crate::Lookup;
 use crate::canary::Canary;
 use crate::cluster::SlotSet;
 use crate::excerpt::excerpt_chars;
-use crate::format::key::KeyKind;
-use crate::slots::{SLOT_COUNT, SlotRange, slot_of};
+use crate::format::key_type::KeyType;
+use crate::slots::{SLOT_COUNT, SlotRange, slot_of_typed};
 use crate::store::MappedStore;
 use crate::typed::Schema;
 
@@ -49,7 +50,10 @@ pub struct Manifest {
     pub job: String,
     /// The program that created the manifest, with its version.
     pub tool: String,
-    /// The kind of the keys: `u64` or `bytes`.
+    /// Who created the manifest, as `USER@HOST`. Empty if an earlier version created it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub created_by: String,
+    /// The type of the keys, such as `u64` or `bytes,date`.
     pub key_kind: String,
     /// The columns of a typed table, as `name:type` text. Empty for other tables.
     #[serde(
@@ -91,7 +95,7 @@ pub struct Entry {
     pub rows: u64,
     /// The digest in the file's header, as 32 hexadecimal digits.
     pub digest: String,
-    /// The kind of the keys: `u64` or `bytes`.
+    /// The type of the keys, such as `u64` or `bytes,date`.
     pub key_kind: String,
     /// The columns of a typed table, as `name:type` text. Empty for other tables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -139,10 +143,8 @@ impl Entry {
                 one_line(&self.digest)
             )));
         }
-        if ![KeyKind::U64, KeyKind::Bytes].map(key_kind_name).contains(&self.key_kind.as_str()) {
-            let found = one_line(&self.key_kind);
-            return Err(malformed(format!("the kind of keys is {found:?}, expected \"u64\" or \"bytes\"")));
-        }
+        let key_type: Result<KeyType, _> = self.key_kind.parse();
+        key_type.map_err(|error| malformed(format!("the type of keys: {error}")))?;
         check_len("the name of the key", &self.key_name, TEXT_LEN_MAX_BYTES).map_err(malformed)
     }
 }
@@ -206,7 +208,8 @@ impl Manifest {
             parent: 0,
             created: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             job: job.to_owned(),
-            tool: concat!("zero-kv ", env!("CARGO_PKG_VERSION")).to_owned(),
+            tool: TOOL.to_owned(),
+            created_by: author(),
             key_kind,
             schema,
             slot_function: SLOT_FUNCTION.to_owned(),
@@ -250,6 +253,7 @@ impl Manifest {
         check_len("the time", &self.created, TEXT_LEN_MAX_BYTES)?;
         check_len("the name of the job", &self.job, TEXT_LEN_MAX_BYTES)?;
         check_len("the name of the tool", &self.tool, TEXT_LEN_MAX_BYTES)?;
+        check_len("the name of the creator", &self.created_by, TEXT_LEN_MAX_BYTES)?;
         check_count("files", self.entries.len(), ENTRIES_MAX)?;
         check_count("columns", self.schema.len(), COLUMN_COUNT_MAX)?;
         self.schema.iter().try_for_each(|column| check_len("a column", column, COLUMN_LEN_MAX_BYTES))?;
@@ -273,9 +277,10 @@ impl Manifest {
     /// # Errors
     /// The problem with the first failed canary of these slots.
     pub fn check_canaries(&self, store: &MappedStore, slots: &SlotSet) -> Result<(), String> {
-        let held = store.key_kind();
+        let held = store.key_type();
         // A malformed key is not left out, so that the generation is rejected.
-        let is_in_slots = |canary: &&Canary| canary.key_of(held).map_or(true, |key| slots.has(slot_of(key)));
+        let is_in_slots =
+            |canary: &&Canary| canary.key_of(held).map_or(true, |key| slots.has(slot_of_typed(held, key.as_key())));
         let check = |canary: &Canary| canary.check(held, |key| store.get(key)).map_err(|error| error.to_string());
         self.canaries.iter().filter(is_in_slots).try_for_each(check)
     }
@@ -350,13 +355,6 @@ fn name_of(first_slot: u16, last_slot: u16) -> String {
     match first_slot == last_slot {
         true => format!("slot {first_slot}"),
         false => format!("the slots {first_slot}-{last_slot}"),
-    }
-}
-
-pub(super) fn key_kind_name(kind: KeyKind) -> &'static str {
-    match kind {
-        KeyKind::U64 => "u64",
-        KeyKind::Bytes => "bytes",
     }
 }
 

@@ -22,6 +22,7 @@
 //! generations between tables, and `shard` has the operations of engines that bake a table in many processes.
 //! [`Follower`] is a node: `node` makes its decisions, `follow` carries them out, and a `cache` keeps its files.
 
+mod author;
 mod bounded_http;
 mod cache;
 mod change;

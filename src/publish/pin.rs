@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use super::author::{TOOL, author};
 use super::document::{Series, decode, encode, pause_after_race};
 use super::error::PublishError;
 use super::limits::{self, NODES_MAX, NUMBER_MAX, TEXT_LEN_MAX_BYTES, check_count, check_len, check_number};
@@ -32,13 +33,20 @@ pub struct Pin {
     pub hold: bool,
     /// When the pin was created, as RFC 3339 text.
     pub created: String,
+    /// Who created the pin, as `USER@HOST`. Empty if an earlier version created it, as for the next field.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub created_by: String,
+    /// The program that created the pin, with its version.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tool: String,
 }
 
 impl Pin {
     /// Creates a pin of all nodes to a generation, or to the newest one.
     pub fn new(generation: Option<u64>) -> Pin {
         let created = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        Pin { generation, nodes: Vec::new(), others: None, hold: false, created }
+        let (created_by, tool) = (author(), TOOL.to_owned());
+        Pin { generation, nodes: Vec::new(), others: None, hold: false, created, created_by, tool }
     }
 
     /// Returns whether the pin applies to a node.
@@ -62,7 +70,9 @@ impl Pin {
             check_number("a generation", number, NUMBER_MAX)?;
         }
         check_count("nodes", self.nodes.len(), NODES_MAX)?;
-        check_len("the time", &self.created, TEXT_LEN_MAX_BYTES)
+        check_len("the time", &self.created, TEXT_LEN_MAX_BYTES)?;
+        check_len("the name of the creator", &self.created_by, TEXT_LEN_MAX_BYTES)?;
+        check_len("the name of the tool", &self.tool, TEXT_LEN_MAX_BYTES)
     }
 
     /// Reads a pin by its number. Returns `None` if there is none.
@@ -130,5 +140,29 @@ impl Decision {
         location.create_document(Series::Decisions, pin, &encode(&self)).await?;
         let missing = || location.document_fault(&Series::Decisions.object(pin), "was deleted: create another pin");
         Decision::read(location, pin).await?.ok_or_else(missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::publish::Manifest;
+
+    #[test]
+    fn pins_and_manifests_of_earlier_versions_name_no_creator() {
+        let location = Location::parse("file:///tables/users").unwrap();
+        let mut manifest = serde_json::to_value(Manifest::new(&location, "job", Vec::new())).unwrap();
+        let mut pin = serde_json::to_value(Pin::new(Some(7))).unwrap();
+        for document in [&mut manifest, &mut pin] {
+            assert!(document["created_by"].as_str().unwrap().contains('@'), "{document}");
+            document.as_object_mut().unwrap().remove("created_by");
+        }
+        pin.as_object_mut().unwrap().remove("tool");
+        assert_eq!(serde_json::from_value::<Manifest>(manifest).unwrap().created_by, "");
+        let pin: Pin = serde_json::from_value(pin).unwrap();
+        assert_eq!((pin.generation, &*pin.created_by, &*pin.tool), (Some(7), "", ""));
+        // As earlier versions write it, and without fields that say nothing.
+        let written = serde_json::to_value(&pin).unwrap();
+        assert!(written.get("created_by").is_none() && written.get("tool").is_none(), "{written}");
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt};
+use object_store::ObjectStoreExt;
 use serde::Serialize;
 use tokio::time::timeout;
 
@@ -18,7 +19,7 @@ use super::error::{PublishError, StoreFault};
 use super::garbage::{self, Garbage, GarbageRules};
 use super::limits::{NUMBER_MAX, NUMBERS_MAX};
 use super::location::Location;
-use super::manifest::{Entry, Manifest, check_coverage, check_note_and_canaries, key_kind_name, schema_names};
+use super::manifest::{Entry, Manifest, check_coverage, check_note_and_canaries, schema_names};
 use super::pin::{Decision, Pin};
 use super::probe::{self, StoreProbe};
 use super::status::{NodeReports, NodeStatus, READS_MAX};
@@ -32,7 +33,7 @@ use crate::canary::Canary;
 use crate::cluster::SlotSet;
 use crate::folder::Folder;
 use crate::progress::WithProgress;
-use crate::slots::slot_of;
+use crate::slots::slot_of_typed;
 use crate::store::MappedStore;
 use crate::sync::unpoisoned;
 
@@ -40,6 +41,8 @@ use crate::sync::unpoisoned;
 pub(super) const COMMITS_MAX: u32 = 100;
 /// The number of generations before the newest one with which a new one is compared if the newer ones cannot be read.
 const COMPARED_MAX: u64 = 8;
+/// The number of newest generations that are looked for if a pin names one that does not exist.
+const LISTED_MAX: u64 = 100;
 /// The maximum number of warnings that are kept.
 const WARNINGS_MAX: usize = 16;
 
@@ -81,6 +84,9 @@ pub struct CommitOptions {
     pub canaries: Vec<Canary>,
     /// The suspicious changes from the preceding generation that are allowed.
     pub allow: Vec<Change>,
+    /// The maximum percentage of the preceding generation's rows that the new generation may lose. `None` for less than
+    /// half. Has no effect if `allow` has [`Change::Shrink`].
+    pub shrink_max_percent: Option<u8>,
     /// A text for people.
     pub note: String,
 }
@@ -219,7 +225,7 @@ impl Publication {
         check_canaries(&options.canaries, shards)?;
         // The file may be large, so it is compared before its upload.
         let (facts, bytes) = facts(shards)?;
-        self.check_new(&facts, bytes, &options.allow)?;
+        self.check_new(&facts, bytes, options)?;
         let mut entries = Vec::new();
         for (at, shard) in shards.iter().enumerate() {
             entries.push(self.upload(shard, cancel.with_progress(&mut |state| progress((at, state))))?);
@@ -242,7 +248,8 @@ impl Publication {
         self.commit_new(manifest, options)
     }
 
-    /// Gives a manifest the next number, and creates it. Of the options, uses only the parent and the allowed changes.
+    /// Gives a manifest the next number, and creates it. Of the options, uses only the parent and the changes that
+    /// are allowed.
     pub(super) fn commit_new(&self, manifest: Manifest, options: &CommitOptions) -> Result<Manifest, PublishError> {
         manifest.check().map_err(|problem| self.malformed_manifest(problem))?;
         self.runtime.block_on(self.commit_manifest(manifest, options))
@@ -254,11 +261,11 @@ impl Publication {
     }
 
     /// Checks the quotas for a new generation, and compares it with the newest one that can be read.
-    pub(super) fn check_new(&self, facts: &Facts, bytes: u64, allow: &[Change]) -> Result<(), PublishError> {
+    pub(super) fn check_new(&self, facts: &Facts, bytes: u64, options: &CommitOptions) -> Result<(), PublishError> {
         self.runtime.block_on(async {
             self.check_policy(facts.rows, bytes).await?;
             let newest = self.location.highest(Series::Manifests, 0).await?;
-            self.check_changes(facts, newest, allow).await.map(drop)
+            self.check_changes(facts, newest, options).await.map(drop)
         })
     }
 
@@ -276,7 +283,7 @@ impl Publication {
                 return Err(PublishError::Parent { url: self.url().to_owned(), parent, newest });
             }
             (manifest.number, manifest.parent) = (newest + 1, newest);
-            manifest.allowed = self.check_changes(&facts, newest, &options.allow).await?;
+            manifest.allowed = self.check_changes(&facts, newest, options).await?;
             manifest.check().map_err(|problem| self.malformed_manifest(problem))?;
             if location.create_document(Series::Manifests, manifest.number, &encode(&manifest)).await? {
                 return Ok(manifest);
@@ -291,7 +298,12 @@ impl Publication {
 
     /// Compares a new generation with the newest one that can be read, up to a number. Returns the names of the changes
     /// that are allowed.
-    async fn check_changes(&self, facts: &Facts, newest: u64, allow: &[Change]) -> Result<Vec<String>, PublishError> {
+    async fn check_changes(
+        &self,
+        facts: &Facts,
+        newest: u64,
+        options: &CommitOptions,
+    ) -> Result<Vec<String>, PublishError> {
         for number in (newest.saturating_sub(COMPARED_MAX).max(1)..=newest).rev() {
             let parent = match Manifest::read(&self.location, number).await {
                 // It was deleted, or is damaged.
@@ -300,8 +312,8 @@ impl Publication {
                 Err(error) => return Err(error),
             };
             let mut allowed = Vec::new();
-            for (change, problem) in facts.changes_from(&parent.facts()) {
-                if !allow.contains(&change) {
+            for (change, problem) in facts.changes_from(&parent.facts(), options.shrink_max_percent) {
+                if !options.allow.contains(&change) {
                     return Err(PublishError::Change { url: self.url().to_owned(), parent: number, change, problem });
                 }
                 allowed.push(change.name().to_owned());
@@ -418,18 +430,65 @@ impl Publication {
         self.runtime.block_on(Pin::read(&self.location, number))
     }
 
-    /// Creates a pin. Returns its number. The pin's generations must exist.
+    /// Creates a pin. Returns its number. The pin's generations must exist, with their files.
     ///
     /// # Errors
-    /// [`PublishError`].
+    /// [`PublishError`]. [`PublishError::NoGeneration`] names the generations that exist.
     pub fn create_pin(&self, pin: &Pin) -> Result<u64, PublishError> {
         self.location.check_writable()?;
         pin.check()
             .map_err(|problem| PublishError::Document { object: format!("{}: the new pin", self.url()), problem })?;
-        for number in [pin.generation, pin.others].into_iter().flatten() {
-            self.manifest(Some(number))?;
+        self.runtime.block_on(async {
+            for number in [pin.generation, pin.others].into_iter().flatten() {
+                let problem = match Manifest::read(&self.location, number).await? {
+                    None => format!("has no generation {number}"),
+                    Some(manifest) if !self.has_files(&manifest).await => {
+                        format!("the files of generation {number} were deleted, for example by garbage collection")
+                    }
+                    Some(_) => continue,
+                };
+                let problem = format!("{problem}: {}", self.existing_generations().await?);
+                return Err(PublishError::NoGeneration { url: self.url().to_owned(), problem });
+            }
+            pin.create(&self.location, self.last_used(Series::Pins).await?).await
+        })
+    }
+
+    /// Returns whether the store has all files of a generation. If this process may not ask for them, nodes will find
+    /// out.
+    async fn has_files(&self, manifest: &Manifest) -> bool {
+        let mut found = stream::iter(&manifest.entries)
+            .map(|entry| async { self.location.store.head(&self.location.path(&entry.object)).await })
+            .buffer_unordered(REQUESTS_MAX);
+        while let Some(found) = found.next().await {
+            if matches!(found, Err(object_store::Error::NotFound { .. })) {
+                return false;
+            }
         }
-        self.runtime.block_on(async { pin.create(&self.location, self.last_used(Series::Pins).await?).await })
+        true
+    }
+
+    /// Returns which of the newest generations exist, with their files, as an instruction.
+    async fn existing_generations(&self) -> Result<String, PublishError> {
+        let newest = self.location.highest(Series::Manifests, 0).await?;
+        let numbers = self.location.numbers_after(Series::Manifests, newest.saturating_sub(LISTED_MAX)).await?;
+        let mut existing = Vec::new();
+        for number in numbers {
+            // A generation whose manifest cannot be read cannot be pinned either.
+            if let Ok(Some(manifest)) = Manifest::read(&self.location, number).await
+                && self.has_files(&manifest).await
+            {
+                existing.push(number);
+            }
+        }
+        let runs = existing.chunk_by(|number, next| number + 1 == *next).map(|run| match run {
+            [first, .., last] => format!("{first} to {last}"),
+            _ => run[0].to_string(),
+        });
+        Ok(match &runs.collect::<Vec<_>>()[..] {
+            [] => "no generation has all its files: publish the rows again".to_owned(),
+            runs => format!("pin one of the generations that exist: {}", runs.join(", ")),
+        })
     }
 
     /// Decides whether nodes serve the generation that the pin with this number makes them [hold](Pin::hold). The first
@@ -594,9 +653,9 @@ fn check_canaries(canaries: &[Canary], shards: &[ShardFile]) -> Result<(), Publi
     let stores = shards.iter().map(open).collect::<Result<Vec<_>, PublishError>>()?;
     for canary in canaries {
         let Some((_, first)) = stores.first() else { continue };
-        let slot = slot_of(canary.key_of(first.key_kind())?);
+        let slot = slot_of_typed(first.key_type(), canary.key_of(first.key_type())?.as_key());
         let Some((_, store)) = stores.iter().find(|(slots, _)| slots.has(slot)) else { continue };
-        canary.check(store.key_kind(), |key| store.get(key))?;
+        canary.check(store.key_type(), |key| store.get(key))?;
     }
     Ok(())
 }
@@ -608,7 +667,7 @@ fn facts(shards: &[ShardFile]) -> Result<(Facts, u64), PublishError> {
         let store = MappedStore::open(&shard.path)?;
         facts.rows = facts.rows.saturating_add(store.len() as u64);
         bytes = bytes.saturating_add(store.file_len_bytes());
-        facts.key_kind = key_kind_name(store.key_kind()).to_owned();
+        facts.key_kind = store.key_type().to_string();
         facts.schema = schema_names(store.schema().as_deref());
     }
     Ok((facts, bytes))

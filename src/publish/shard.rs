@@ -15,7 +15,7 @@ use super::publication::{CommitOptions, Publication, new_job};
 use super::transfer::{REQUESTS_MAX, TransferProgress, until_canceled};
 use super::upload::{ShardFile, upload};
 use crate::bake::{self, BakeError, Cancel, Column, Input, Keys, Options, Progress, Report, TypedColumns};
-use crate::format::key::KeyKind;
+use crate::format::key_type::KeyType;
 use crate::progress::WithProgress;
 use crate::slots::SlotRange;
 
@@ -202,11 +202,9 @@ impl Publication {
         let malformed =
             |problem: String| PublishError::Document { object: format!("the entry of {}", like.object), problem };
         let mut options = Options { cancel: cancel.clone(), ..Options::default() };
-        options.keys = match &*like.key_kind {
-            "u64" => KeyKind::U64.into(),
-            "bytes" => KeyKind::Bytes.into(),
-            found => return Err(malformed(format!("the kind of keys is {found:?}, expected \"u64\" or \"bytes\""))),
-        };
+        let key_type: KeyType =
+            like.key_kind.parse().map_err(|error| malformed(format!("the type of keys: {error}")))?;
+        options.keys = key_type.into();
         if !like.schema.is_empty() {
             let types = like.schema.iter().map(|column| column.parse().map_err(|error| malformed(format!("{error}"))));
             let types = types.collect::<Result<_, PublishError>>()?;

@@ -23,7 +23,7 @@ use super::download::{open_verified, read_range};
 use super::error::PublishError;
 use super::limits::STATE_LEN_MAX_BYTES;
 use super::location::Location;
-use super::manifest::{Entry, check_coverage, key_kind_name, schema_names};
+use super::manifest::{Entry, check_coverage, schema_names};
 use super::transfer::{
     ATTEMPTS_MAX, OnProgress, Parts, REQUESTS_MAX, Stage, TransferProgress, back_off, check, part_len_bytes,
     with_suffix,
@@ -31,7 +31,7 @@ use super::transfer::{
 use crate::Lookup;
 use crate::bake::Cancel;
 use crate::folder::{Folder, is_hidden_name};
-use crate::slots::{SlotRange, slot_of};
+use crate::slots::{SlotRange, slot_of_typed};
 use crate::store::MappedStore;
 
 /// A file of a generation, and its slots.
@@ -153,7 +153,7 @@ pub(super) async fn upload(
         bytes: verified.bytes,
         rows: verified.store.len() as u64,
         digest: verified.digest,
-        key_kind: key_kind_name(verified.store.key_kind()).to_owned(),
+        key_kind: verified.store.key_type().to_string(),
         schema: schema_names(schema.as_deref()),
         key_name: schema.as_deref().and_then(|schema| schema.key_name()).unwrap_or_default().to_owned(),
     })
@@ -195,7 +195,7 @@ fn check_slots(store: &MappedStore, shard: &ShardFile, cancel: &Cancel) -> Resul
     };
     for (number, row) in store.iter().enumerate() {
         let (key, _) = row.map_err(damaged)?;
-        let slot = slot_of(key.as_key());
+        let slot = slot_of_typed(store.key_type(), key.as_key());
         if !shard.slots.has(slot) {
             return Err(PublishError::Slot { path: shard.path.clone(), row: number, slot, slots: shard.slots });
         }

@@ -11,7 +11,7 @@ use super::cluster::ClusterNode;
 use super::limits::Limits;
 use super::listen::listener::{Inherited, SocketAccess};
 use super::state::ForeignKeys;
-use super::table::{Plan, Source};
+use super::table::{Plan, SavedTables, Source};
 use crate::DEFAULT_SOCKET;
 use crate::replace::ReplaceRules;
 use crate::store::{Memory, OpenOptions};
@@ -29,6 +29,8 @@ pub struct Config {
     pub open: OpenOptions,
     /// Whether blocks that no request has read are verified in the background while the file is served.
     pub verify_in_background: bool,
+    /// The folder in which a rollback saves the table that it serves, for restarts. `None`: the folder of the file.
+    pub rollback_folder: Option<PathBuf>,
     /// The path of a canary file, which lists keys, each with the digest of its expected value. A table is served only
     /// if all canaries match. Even without canaries, the server looks up a sample of the table's rows before it serves
     /// the table.
@@ -65,7 +67,7 @@ pub struct Config {
     /// files. The permissions apply to all TCP clients, with or without TLS, and to those clients of `socket` that log
     /// in. The file is read again when it changes and on a reload.
     pub users: Option<PathBuf>,
-    /// What a Redis command does with a foreign key: a key that is not a number, in a table of numbers.
+    /// What a Redis command does with a foreign key: text that is not a key of the table's type.
     #[doc(hidden)]
     pub foreign_keys: ForeignKeys,
     /// This server as a node of a cluster. `None`: the server is not part of a cluster. Clients of a node cannot map
@@ -94,9 +96,11 @@ impl Config {
             background: self.verify_in_background,
             canaries: self.canaries.clone(),
             replace: self.replace.clone(),
+            slots: self.cluster.as_ref().and_then(|node| node.fixed_file_slots()),
         };
         let direct = self.direct && self.cluster.is_none();
-        Source { path: db.to_path_buf(), plan, watch: self.watch, direct, cluster: self.cluster.clone() }
+        let saved = SavedTables::new(db, self.rollback_folder.as_deref());
+        Source { path: db.to_path_buf(), plan, saved, watch: self.watch, direct, cluster: self.cluster.clone() }
     }
 
     /// Returns the number of workers. The default is one for every two processors, because clients usually run on the
@@ -118,6 +122,7 @@ impl Default for Config {
             memory: Memory::default(),
             open: OpenOptions::default(),
             verify_in_background: false,
+            rollback_folder: None,
             canaries: None,
             replace: ReplaceRules::default(),
             lease: true,

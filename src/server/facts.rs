@@ -17,7 +17,6 @@ use super::turns::STEP_LEN_BYTES;
 use crate::Lookup;
 use crate::excerpt::excerpt;
 use crate::format::checksum::BLOCK_LEN_BYTES;
-use crate::format::key::KeyKind;
 use crate::printable::Printable;
 use crate::protocol::native::{INFO_LEN_MAX_BYTES, Op, Status};
 use crate::store::{Memory, Verify, Writers, WritersUnknown};
@@ -103,14 +102,25 @@ pub(super) const FACTS: &[Fact] = &[
     text("memory", |s| s.memory().to_owned()),
     text("verify", |s| s.verify().to_owned()),
     text("direct", |s| yes_or_no(s.server.table.is_direct(&s.generation))),
-    gauge("generation", "zero_kv_generation", "Number of the current generation.", |s| s.generation.number)
-        .redis("generation_number"),
+    gauge(
+        "generation",
+        "zero_kv_generation",
+        "Number of the served table, counted from 1 since the server started: not that of a published generation.",
+        |s| s.generation.number,
+    )
+    .redis("generation_number"),
     text("digest", |s| digest_text(s.generation.store.digest())).redis("generation"),
-    text("keys", |s| s.key_kind().to_owned()).redis("key_kind"),
+    text("keys", |s| s.key_type()).redis("key_kind"),
     gauge("rows", "zero_kv_rows", "Rows in the table.", |s| s.generation.store.len() as u64),
     gauge("file_len_bytes", "zero_kv_file_bytes", "Length of the served file.", |s| {
         s.generation.store.file_len_bytes()
     }),
+    gauge(
+        "file_modified_s",
+        "zero_kv_file_modified_timestamp_seconds",
+        "When the served file was modified, usually by its bake, in seconds since 1970.",
+        |s| s.generation.modified_s(),
+    ),
     gauge(
         "resident_len_bytes",
         "zero_kv_resident_bytes",
@@ -216,6 +226,11 @@ pub(super) const FACTS: &[Fact] = &[
         "1 if the file at the path was rejected and an older one is served, otherwise 0.",
         Gauge(|s| (!s.file_refused.is_empty()).into()),
     ),
+    text("rolled_back", |s| yes_or_no(s.generation.is_rollback)).metric(
+        "zero_kv_rolled_back",
+        "1 if a rollback serves the previous table instead of the one at the path, otherwise 0.",
+        Gauge(|s| s.generation.is_rollback.into()),
+    ),
     counter("tls_handshakes", "zero_kv_tls_handshakes_total", "Completed TLS handshakes.", |s| s.totals.tls_handshakes),
     counter("tls_handshakes_failed", "zero_kv_tls_handshakes_failed_total", "TLS handshakes that failed.", |s| {
         s.totals.tls_handshakes_failed
@@ -258,17 +273,17 @@ pub(super) const FACTS: &[Fact] = &[
     ),
     texts_of(published_texts).metric(
         "zero_kv_published_generation",
-        "Generations of the published table: the served one, the prepared one, and the newest one.",
+        "Numbers of published generations: the served one, the prepared one, and the newest one.",
         Gauges(published_generations),
     ),
     metric(
         "zero_kv_published_lag_generations",
-        "Generations between the served one and the newest one.",
+        "Published generations between the served one and the newest one.",
         Gauges(|s| published_series(s, |published| published.newest.saturating_sub(published.serving))),
     ),
     metric(
         "zero_kv_published_lag_seconds",
-        "Age of the generation that should be served but is not.",
+        "Age of the published generation that should be served but is not.",
         Gauges(|s| published_series(s, |published| published.lag_s)),
     ),
     metric(
@@ -278,7 +293,7 @@ pub(super) const FACTS: &[Fact] = &[
     ),
     metric(
         "zero_kv_published_serving_age_seconds",
-        "Time since the served generation was published.",
+        "Time since the served published generation was created.",
         Gauges(|s| published_series(s, |published| published.serving_age_s)),
     ),
     metric(
@@ -301,6 +316,11 @@ pub(super) const FACTS: &[Fact] = &[
         "zero_kv_cluster_topology",
         "Number of the topology in effect.",
         Gauges(|s| cluster_view(s).map(|view| (Vec::new(), view.number())).into_iter().collect()),
+    ),
+    metric(
+        "zero_kv_cluster_slots_lacking",
+        "Slots that the topology assigns to this node, but whose rows its file lacks.",
+        Gauges(|s| cluster_lacking(s).map(|lacking| (Vec::new(), lacking)).into_iter().collect()),
     ),
     metric(
         "zero_kv_cluster_topology_refused",
@@ -446,7 +466,7 @@ fn info_labels(snapshot: &Snapshot) -> Vec<Series> {
     let labels = [
         ("version", VERSION.to_owned()),
         ("digest", digest_text(snapshot.generation.store.digest())),
-        ("keys", snapshot.key_kind().to_owned()),
+        ("keys", snapshot.key_type()),
         ("memory", snapshot.memory().to_owned()),
         ("verify", snapshot.verify().to_owned()),
     ];
@@ -498,10 +518,17 @@ fn cluster_view(snapshot: &Snapshot) -> Option<Arc<View>> {
     cluster_node(snapshot).map(|node| node.view())
 }
 
+/// Returns the number of slots that the node has, but whose rows its file lacks. `None` if the server is not a node of
+/// a cluster.
+fn cluster_lacking(snapshot: &Snapshot) -> Option<u64> {
+    cluster_view(snapshot).map(|view| view.lacking_slots(&snapshot.generation.slots).len() as u64)
+}
+
 /// Returns what Info reports about the cluster. Empty if the server is not a node of one.
 fn cluster_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let Some((node, view)) = cluster_node(snapshot).zip(cluster_view(snapshot)) else { return Vec::new() };
     let file_slots = &snapshot.generation.slots;
+    let lacking = view.lacking_slots(file_slots);
     let mut texts = vec![
         ("cluster_node", node.id().to_owned()),
         ("cluster_topology", view.number().to_string()),
@@ -512,6 +539,7 @@ fn cluster_texts(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     if file_slots.is_summary_partial() {
         texts.push((FILE_SLOTS_DIGITS, file_slots.to_digits()));
     }
+    texts.push(("cluster_slots_lacking", if lacking.is_empty() { String::new() } else { lacking.summary() }));
     texts.push(("cluster_topology_refused", node.refused()));
     texts
 }
@@ -655,12 +683,9 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Returns one word for the kind of the table's keys.
-    pub(super) fn key_kind(&self) -> &'static str {
-        match self.generation.store.key_kind() {
-            KeyKind::U64 => "u64",
-            KeyKind::Bytes => "bytes",
-        }
+    /// Returns the name of the type of the table's keys.
+    pub(super) fn key_type(&self) -> String {
+        self.generation.store.key_type().to_string()
     }
 }
 

@@ -382,6 +382,9 @@ fn readiness(snapshot: &Snapshot) -> String {
     for problem in &snapshot.thread_problems {
         let _ = writeln!(lines, "{}", Printable(problem));
     }
+    if snapshot.generation.is_rollback {
+        let _ = writeln!(lines, "the previous table is served, after a rollback");
+    }
     if !snapshot.file_refused.is_empty() {
         let _ = writeln!(lines, "{}", Printable(&snapshot.file_refused));
     }

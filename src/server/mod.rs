@@ -7,7 +7,7 @@
 //!
 //! Each module imports only modules that precede it in this list (`tests/structure.rs` checks this):
 //!
-//! 1. `limits`, `process`, `sockets`, `turns`: basics of all other modules
+//! 1. `limits`, `process`, `sockets`, `turns`, `watchers`: basics of all other modules
 //! 2. `stats`: counters of each worker, and of the whole server
 //! 3. `cluster`, `table`: the cluster that this server is a node of; the served table and its generations
 //! 4. `users`: names, passwords, and permissions
@@ -41,6 +41,7 @@ mod table;
 mod tls;
 mod turns;
 mod users;
+mod watchers;
 mod worker;
 
 use std::future::Future;
@@ -450,11 +451,14 @@ fn supervised(state: &ServerState, check_certificates: Box<dyn Fn(bool) + Send>)
     }
 }
 
-/// Reads the users file again when it changes or a reload is requested, and disconnects users that are removed or
-/// disabled.
+/// Reads the users file again when it changes or a reload is requested, disconnects users that are removed or disabled, and
+/// wakes clients that keep values, whose permissions may have changed.
 async fn follow_users(state: &ServerState) {
     let (users, statistics) = (Arc::clone(&state.users), Arc::clone(&state.statistics));
-    let disconnect = || state.registries.iter().for_each(|registry| registry.disconnect_users());
+    let disconnect = || {
+        state.registries.iter().for_each(|registry| registry.disconnect_users());
+        state.table.watchers().wake();
+    };
     let (reloads, watch) = (state.control.reloads(), state.settings.source.watch);
     users::watch(users, statistics, reloads, watch, Arc::clone(&state.liveness.folder_watch), disconnect).await;
 }

@@ -354,6 +354,29 @@ impl Appender<'_> {
         self.borrowed.push(Piece::stored(bytes.len(), offset_bytes, self.end_bytes()))
     }
 
+    /// Appends a header, and then bytes that are stored at an offset of the records section, as
+    /// [`Appender::push_stored`] does. Returns `None` if there is no room for both.
+    #[inline(always)]
+    pub(super) fn push_headed<const N: usize>(
+        &mut self,
+        header: &[u8; N],
+        bytes: &[u8],
+        offset_bytes: u64,
+    ) -> Option<()> {
+        let header_end_bytes = self.end_bytes() + N;
+        let (to, rest) = self.room.split_first_chunk_mut::<N>()?;
+        let mut copied_len_bytes = N;
+        if bytes.len() <= COPY_MAX_BYTES {
+            copy(bytes, rest)?;
+            copied_len_bytes += bytes.len();
+        } else {
+            self.borrowed.push(Piece::stored(bytes.len(), offset_bytes, header_end_bytes))?;
+        }
+        *to = *header;
+        self.advance(copied_len_bytes);
+        Some(())
+    }
+
     /// Appends a short response. Returns `None` if there is no room for [`SHORT_MAX_BYTES`].
     #[inline(always)]
     pub(super) fn push_short(&mut self, answer: ShortAnswer<'_>) -> Option<()> {

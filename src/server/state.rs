@@ -2,6 +2,8 @@
 //!
 //! The parts of the state do not depend on one another. A thread that needs only some of the parts gets only these.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,7 +56,15 @@ pub(super) struct ServerState {
     pub(super) unexpected_tls_log: LogLimit,
     /// Limits the log lines about direct clients that got no descriptors.
     pub(super) descriptor_log: LogLimit,
+    /// A random number, which differs from those of other runs of servers.
+    pub(super) run_number: u64,
+    /// The next number of a connection of the native protocol among those that are woken when the table changes.
+    pub(super) next_watch: AtomicU64,
 }
+
+/// The first number of a connection of the native protocol among those that are woken. The lower numbers are those of Redis
+/// clients.
+const WATCH_MIN: u64 = 1 << 63;
 
 impl ServerState {
     /// Creates the state of a server with as many workers as `statistics` has.
@@ -82,6 +92,8 @@ impl ServerState {
             excess_log: LogLimit::default(),
             unexpected_tls_log: LogLimit::default(),
             descriptor_log: LogLimit::default(),
+            run_number: RandomState::new().build_hasher().finish(),
+            next_watch: AtomicU64::new(WATCH_MIN),
             settings,
             statistics,
         }
@@ -95,7 +107,7 @@ impl ServerState {
     }
 }
 
-/// What a Redis command does with a foreign key: a key that is not a number, in a table of numbers.
+/// What a Redis command does with a foreign key: text that is not a key of the table's type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForeignKeys {
     /// Fails with an error, because the key reveals a bug in the client.

@@ -33,6 +33,18 @@ pub(super) const REQUESTS_NAMES: [&str; UNKNOWN_OP + 1] = {
     names
 };
 
+/// The names of the request counters in the section `Commandstats` of INFO (Redis protocol).
+pub(super) const COMMAND_STATS: [&str; UNKNOWN_OP + 1] = {
+    let mut names = ["cmdstat_redis"; UNKNOWN_OP + 1];
+    let mut at = 0;
+    while at < Op::ALL.len() {
+        names[at] = Op::ALL[at].command_stats_name();
+        at += 1;
+    }
+    names[UNKNOWN_OP] = "cmdstat_native|other";
+    names
+};
+
 /// The names of the statuses that are counted separately, in the order of their codes. Other statuses are counted as
 /// `error`.
 pub(super) const STATUS_NAMES: [&str; 3] = ["ok", "not_found", "error"];

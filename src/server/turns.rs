@@ -196,6 +196,9 @@ pub(super) enum Then {
     Delay(Instant),
     /// Closes the connection.
     Close,
+    /// Closes the connection, because the rest of the input cannot be split into requests. First discards what the
+    /// client still sends, so that it can read the error.
+    Refuse,
 }
 
 #[cfg(test)]

@@ -1,28 +1,28 @@
 //! Verifies the bytes of a file against their checksums, and the index of the file against the records.
 
 use std::ops::{ControlFlow, Range};
-use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use zerocopy::little_endian::{U32, U64};
 
+use super::check_plan::{Plan, WINDOW_LEN_BYTES, check_cells, on_threads, ranges, release};
 use super::fences::Fences;
+use super::group_check;
 use super::search::Found;
 use super::{Pace, Store};
 use crate::Lookup;
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, SectionSum, block_sum, section_sum, section_sum_of};
-use crate::format::fence::{FENCE_ROWS, Fence, NODE_HEADS, Node, fence_count};
+use crate::format::fence::{FENCE_ROWS, Fence, NODE_HEADS, Node};
+use crate::format::form::{RowKey, order_fault};
 use crate::format::header::{Section, SectionKind};
-use crate::format::key::{Key, KeyKind, LookupKey};
+use crate::format::key::{Key, KeyKind};
+use crate::format::lookup_key::LookupKey;
 use crate::format::record::{Record, record_len_min_bytes};
-use crate::typed::{ColumnError, Schema, SchemaError, TypedRow};
+use crate::typed::{Schema, SchemaError};
 
-/// The length of a window, a multiple of the block length. Sections are checked window by window. Before each window,
-/// the check can be canceled, and the pages of earlier windows are released.
-const WINDOW_LEN_BYTES: usize = 256 * BLOCK_LEN_BYTES;
 /// The number of heads in a window of [`WINDOW_LEN_BYTES`]. A head is 8 bytes of a key.
 const WINDOW_HEADS: usize = WINDOW_LEN_BYTES / size_of::<u64>();
 /// The number of keys per batch of lookups.
@@ -35,26 +35,6 @@ const SAMPLE_BATCH_KEYS: usize = 8;
 /// The maximum number of threads that verify the records of a table that was copied into memory.
 const CHECK_THREADS_MAX: usize = 16;
 
-/// Describes how a file is checked. Every plan checks the whole file, but may look up only a sample of the keys.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    /// The number of threads, at least one.
-    pub(crate) threads: usize,
-    /// Whether the pages of a mapped file are released once they are checked, so that few pages are resident at a time.
-    pub(crate) release: bool,
-    /// Every `lookup_rows`-th row is looked up, beginning with the first.
-    pub(crate) lookup_rows: usize,
-    /// Can cancel the check. The caller must discard the result of a canceled check.
-    pub(crate) pace: Pace,
-}
-
-impl Default for Plan {
-    /// Returns a plan that checks everything on the calling thread, and keeps the pages for later use.
-    fn default() -> Plan {
-        Plan { threads: 1, release: false, lookup_rows: 1, pace: Pace::default() }
-    }
-}
-
 /// Checks everything that lookups rely on: all checksums match, the records are in key order, the fences match their
 /// rows, the fence tree matches the fences, each key is found, unused slots contain 0, and the values of a typed table
 /// are rows of its schema. After this check, a key is found if and only if a row has the key.
@@ -65,6 +45,10 @@ pub(super) fn all(store: &mut Store, plan: &Plan, progress: &mut dyn FnMut(u64))
     // An error is ignored here: if the first or last record cannot be read, `rows` returns an error with the number of
     // the first wrong row.
     store.common = common(store).unwrap_or_default();
+    if store.is_compact() {
+        group_check::rows(store, plan, progress)?;
+        return fence_tree(store, plan);
+    }
     rows(store, plan, progress)?;
     fence_tree(store, plan)?;
     unused_slots(store, plan)
@@ -80,7 +64,10 @@ pub(super) fn records(store: &Store, pace: &Pace) -> Result<(), FormatError> {
 pub(super) fn index(store: &Store, pace: &Pace) -> Result<(), FormatError> {
     let plan = Plan { pace: pace.clone(), ..Plan::default() };
     sections(store, &plan)?;
-    fences(store, &plan)?;
+    match store.is_compact() {
+        true => group_check::groups(store, &plan)?,
+        false => fences(store, &plan)?,
+    }
     fence_tree(store, &plan)
 }
 
@@ -88,7 +75,7 @@ pub(super) fn index(store: &Store, pace: &Pace) -> Result<(), FormatError> {
 /// and far enough apart for the rows of a fence. The heads of the fences (8 bytes of a key) must not decrease.
 fn fences(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     let align_bytes = store.record_align_bytes();
-    let fence_len_min_bytes = (FENCE_ROWS * record_len_min_bytes(align_bytes)) as u64;
+    let fence_len_min_bytes = (FENCE_ROWS * record_len_min_bytes(store.form, align_bytes)) as u64;
     let section = &store.layout.fences;
     let (mut number, mut least_offset_bytes, mut least_head) = (0, 0, 0);
     for window in windows(store, plan, section, 0..section.len_bytes as usize) {
@@ -114,12 +101,18 @@ fn wrong_fence(number: usize) -> FormatError {
 /// Checks the fence tree: the lowest level must have the heads of all fences, every level above must have the first
 /// head of each node of the level below, and the last node of each level must be filled with `u64::MAX`.
 fn fence_tree(store: &Store, plan: &Plan) -> Result<(), FormatError> {
-    let Fences { fences, nodes, levels } = store.fences();
-    let (mut below, mut head_count): (&[Node], usize) = (&[], fence_count(store.len() as u64));
+    let (Fences { fences, nodes, levels }, groups) = match store.is_compact() {
+        true => (store.tree(), Some(store.groups())),
+        false => (store.fences(), None),
+    };
+    let (mut below, mut head_count): (&[Node], usize) = (&[], store.layout.dimensions.head_count());
     for (level, start) in levels.starts().iter().enumerate() {
         let expected = |i: usize| match level {
             _ if i >= head_count => u64::MAX,
-            0 => fences[i].head.get(),
+            0 => match &groups {
+                Some(groups) => groups.verified_group(i).map_or(0, |group| group.key(0)),
+                None => fences[i].head.get(),
+            },
             _ => below[i][0].get(),
         };
         let of_level = &nodes[*start..start + head_count.div_ceil(NODE_HEADS)];
@@ -166,11 +159,14 @@ fn common(store: &Store) -> Result<Box<[u8]>, FormatError> {
         None => {
             // Names the damaged section or block, if there is one.
             sections(store, &Plan::default())?;
-            check_block(store, block, &store.records()[block * BLOCK_LEN_BYTES..])?;
+            // The values of the compact layout can all be empty.
+            if let Some(bytes) = store.records().get(block * BLOCK_LEN_BYTES..).filter(|bytes| !bytes.is_empty()) {
+                check_block(store, block, bytes)?;
+            }
             Err(FormatError::Row { row: row as u64, what: "the record is missing or malformed" })
         }
     };
-    let (first, last) = (end(0, 0)?, end(last_row, store.layout.blocks(SectionKind::Records).len() - 1)?);
+    let (first, last) = (end(0, 0)?, end(last_row, store.layout.blocks(SectionKind::Records).len().saturating_sub(1))?);
     let first_bytes = first.as_bytes().unwrap_or_default();
     Ok(first_bytes[..first.common_len_bytes(&last)].into())
 }
@@ -278,17 +274,6 @@ fn windows<'s>(
     })
 }
 
-/// Releases the pages of a range of a section if [`Plan::release`] is set.
-fn release(store: &Store, plan: &Plan, section: &Section, range: Range<usize>) {
-    #[cfg(feature = "bake")]
-    if plan.release {
-        let start = section.offset_bytes as usize;
-        store.map.release(start + range.start..start + range.end);
-    }
-    #[cfg(not(feature = "bake"))]
-    let _ = (store, plan.release, section, range);
-}
-
 /// Reads the records in order, compares them with the fences, and looks keys up.
 fn rows(store: &Store, plan: &Plan, progress: &mut dyn FnMut(u64)) -> Result<(), FormatError> {
     let done = AtomicU64::new(0);
@@ -341,13 +326,13 @@ fn rows_in_range<'s, K: LookupKey>(
         if let Some(schema) = &store.schema {
             check_cells(schema, row, &record)?;
         }
-        fence.push(record.key().head(store.common.len()), (offset_bytes >> align_bits) as u32);
+        fence.push(store.heads().of(record.key()), (offset_bytes >> align_bits) as u32);
         if (plan.lookup_rows == 1 || row.is_multiple_of(plan.lookup_rows))
             && let Some(key) = typed(record.key())
         {
-            lookups.add(row, key, offset_bytes + record.key().prefix_len_bytes() as u64, &mut missing);
+            lookups.add(row, key, offset_bytes + record.answer_at_bytes() as u64, &mut missing);
         }
-        previous = Some(record.key());
+        previous = Some(record.row_key());
         offset_bytes += record.len_bytes(align_bytes) as u64;
         if offset_bytes - released_bytes >= WINDOW_LEN_BYTES as u64 {
             if !plan.pace.goes_on() {
@@ -375,22 +360,19 @@ fn rows_in_range<'s, K: LookupKey>(
     Ok(missing)
 }
 
-/// Checks a row: its key, its padding, and, if the row is the first one of a fence, the place in this fence. Returns
+/// Checks a row: its key, the end of its range, its padding, and, if the row is the first one of a fence, the place in this fence. Returns
 /// the record of the row.
 #[inline(always)]
 fn check_row<'s>(
     store: &'s Store,
     row: usize,
     offset_bytes: u64,
-    previous: Option<Key<'_>>,
+    previous: Option<RowKey<'_>>,
 ) -> Result<Record<'s>, FormatError> {
     let fault = |what| FormatError::Row { row: row as u64, what };
     let record = store.record_at(offset_bytes).ok_or_else(|| fault("the record is missing or malformed"))?;
-    if record.key().as_bytes().is_some_and(<[u8]>::is_empty) {
-        return Err(fault("the key is empty"));
-    }
-    if previous.is_some_and(|previous| previous >= record.key()) {
-        return Err(fault("the key is not greater than the preceding key"));
+    if let Some(found) = order_fault(previous, record.row_key()) {
+        return Err(fault(found.what()));
     }
     if row.is_multiple_of(FENCE_ROWS) {
         let fence = store.fence_entries().get(row / FENCE_ROWS);
@@ -399,7 +381,7 @@ fn check_row<'s>(
             return Err(wrong_fence(row / FENCE_ROWS));
         }
     }
-    if !record.is_padded_with_zeros(store.records(), offset_bytes, store.record_align_bytes()) {
+    if !record.is_padded_with_zeros(store.form, store.records(), offset_bytes, store.record_align_bytes()) {
         return Err(fault("the padding is missing or not zero"));
     }
     Ok(record)
@@ -499,78 +481,4 @@ fn unused_slots(store: &Store, plan: &Plan) -> Result<(), FormatError> {
     let used = |window: &[u8]| super::typed::<U32>(window).iter().filter(|place| place.get() != 0).count() as u64;
     let found = windows(store, plan, section, 0..section.len_bytes as usize).map(used).sum();
     if expected == found { Ok(()) } else { Err(FormatError::PlaceCount { expected, found }) }
-}
-
-/// Checks that the value of a record is a row of the schema.
-pub(super) fn check_cells(schema: &Schema, row: usize, record: &Record<'_>) -> Result<(), FormatError> {
-    TypedRow::new(schema, record.value()).and_then(|row| row.check()).map_err(|error| {
-        let what = if let ColumnError::Malformed { what } = error { what } else { "it is not a row of the schema" };
-        FormatError::Cells { row: row as u64, key: shown_key(record.key()), what }
-    })
-}
-
-/// Returns a key as text for messages. Byte keys are quoted and escaped, and truncated after 64 bytes.
-fn shown_key(key: Key<'_>) -> String {
-    const SHOWN_MAX_BYTES: usize = 64;
-    match key {
-        Key::U64(key) => key.to_string(),
-        Key::Bytes(key) if key.len() > SHOWN_MAX_BYTES => format!("\"{}...\"", key[..SHOWN_MAX_BYTES].escape_ascii()),
-        Key::Bytes(key) => format!("\"{}\"", key.escape_ascii()),
-    }
-}
-
-/// Splits `count` items into at most `threads` ranges that begin at multiples of `unit`.
-pub(super) fn ranges(count: usize, unit: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
-    let len = count.div_ceil(threads.max(1)).next_multiple_of(unit).max(unit);
-    // Without items, there is one empty range, so that the check for records beyond the last row runs.
-    (0..count.max(1)).step_by(len).map(move |start| start..count.min(start + len))
-}
-
-/// Processes all ranges in parallel. The calling thread processes the first range, and reports progress. Returns the
-/// results in order.
-pub(super) fn on_threads<T: Send>(
-    ranges: impl Iterator<Item = Range<usize>>,
-    work: impl Fn(Range<usize>, &mut dyn FnMut()) -> T + Sync,
-    report: &mut dyn FnMut(),
-) -> Vec<T> {
-    let work = &work;
-    thread::scope(|scope| {
-        let mut ranges = ranges;
-        let first = ranges.next();
-        let helpers: Vec<_> = ranges
-            .map(|range| {
-                let helper = thread::Builder::new().spawn_scoped(scope, {
-                    let range = range.clone();
-                    move || work(range, &mut || ())
-                });
-                (range, helper)
-            })
-            .collect();
-        let mut done: Vec<T> = first.into_iter().map(|range| work(range, report)).collect();
-        for (range, helper) in helpers {
-            done.push(match helper {
-                Ok(helper) => helper.join().unwrap_or_else(|payload| panic::resume_unwind(payload)),
-                // If the system cannot start a thread, this thread processes the range.
-                Err(_) => work(range, report),
-            });
-        }
-        done
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_cover_each_item_once_and_begin_at_multiples_of_the_unit() {
-        for count in [0, 1, 15, 16, 17, 100, 1000] {
-            for (unit, threads) in [(16, 1), (16, 2), (16, 7), (1, 3), (256, 2)] {
-                let all: Vec<_> = ranges(count, unit, threads).collect();
-                assert!(!all.is_empty() && all.len() <= threads, "{all:?}");
-                assert!(all.iter().all(|range| range.start % unit == 0), "{all:?}");
-                assert!(all.into_iter().flatten().eq(0..count));
-            }
-        }
-    }
 }

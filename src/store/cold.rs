@@ -23,8 +23,10 @@ use crate::format::checksum::BLOCK_LEN_BYTES;
 #[cfg(feature = "server")]
 use crate::format::fence::FENCE_ROWS;
 use crate::format::fence::Fence;
-use crate::format::key::{Key, KeyKind, LookupKey};
 #[cfg(feature = "server")]
+use crate::format::group::GROUP_ROWS;
+use crate::format::key::{Key, KeyKind};
+use crate::format::lookup_key::LookupKey;
 use crate::format::record::Record;
 use crate::machine_memory;
 #[cfg(feature = "server")]
@@ -92,8 +94,29 @@ impl Store {
     /// time, and waits for them.
     #[cfg(feature = "server")]
     pub(crate) fn begin_reads_of_rows(&self, rows: &[usize]) {
+        if self.is_compact() {
+            return self.begin_reads_in_groups(rows);
+        }
         rows.iter().for_each(|row| self.begin_read_of_fence(row / FENCE_ROWS));
         rows.iter().for_each(|row| self.begin_read_of_row(*row));
+    }
+
+    /// Implements [`Store::begin_reads_of_rows`] for the compact layout.
+    #[cfg(feature = "server")]
+    fn begin_reads_in_groups(&self, rows: &[usize]) {
+        let (places, groups) = (&self.layout.places, &self.layout.fences);
+        for row in rows {
+            let place = places.offset_bytes as usize + row / GROUP_ROWS * size_of::<u32>();
+            self.map.begin_read(place..place + size_of::<u32>());
+        }
+        for row in rows {
+            if let Some(offset_bytes) = self.groups().offset_of(row / GROUP_ROWS) {
+                let group = groups.offset_bytes as usize + offset_bytes;
+                self.map.begin_read(group..(group + self.typical_group_len_bytes).min(self.map.bytes().len()));
+            }
+        }
+        let values: Vec<Range<u64>> = rows.iter().filter_map(|row| self.groups().value_range(*row)).collect();
+        self.begin_reads_of_values(values);
     }
 
     #[cfg(feature = "server")]
@@ -112,6 +135,7 @@ impl Store {
     /// Returns the offsets of the records that lookups of the items' keys will read. The keys must be of the table's
     /// kind. Reads the index, but no record.
     pub(crate) fn records_of<T, K: LookupKey>(&self, items: &[T], key_of: impl Fn(&T) -> K) -> Vec<RecordOffset> {
+        // The form of the records has no effect, because no record is read.
         self.index().offsets_bytes(items, key_of)
     }
 
@@ -126,6 +150,10 @@ impl Store {
         K: Into<Key<'k>> + Copy,
     {
         in_batches(keys, visit, |batch, visit| {
+            if self.is_compact() {
+                self.begin_reads_of_values(self.groups().values_of(batch, number_of));
+                return self.get_batch_while(batch, visit);
+            }
             let records = match self.key_kind() {
                 KeyKind::U64 => self.records_of(batch, number_of),
                 KeyKind::Bytes => self.records_of(batch, bytes_of),
@@ -143,12 +171,17 @@ impl Store {
         &'s self,
         keys: &[K],
         side: Side,
-        visit: impl FnMut(usize, Option<(Key<'s>, &'s [u8])>) -> ControlFlow<()>,
+        visit: impl FnMut(usize, Option<Record<'s>>) -> ControlFlow<()>,
     ) -> Result<(), LookupError>
     where
         K: Into<Key<'k>> + Copy,
     {
         in_batches(keys, visit, |batch, visit| {
+            if self.is_compact() {
+                let keys: Vec<(u64, Side)> = batch.iter().map(|key| (number_of(key), side)).collect();
+                self.begin_reads_of_values(self.groups().values_beside(&keys));
+                return self.neighbor_batch_while(batch, side, visit);
+            }
             let gate = VerifyFirst { store: self, epoch: self.epoch() };
             self.begin_neighbor_reads(batch.iter().map(|key| ((*key).into(), side)), gate);
             self.neighbor_batch_while(batch, side, visit)
@@ -180,6 +213,13 @@ impl Store {
         self.map.begin_read(start..(start + 2 * size_of::<Fence>()).min(self.map.bytes().len()));
     }
 
+    /// Begins to read values of the compact layout from the disk, without waiting.
+    fn begin_reads_of_values(&self, values: Vec<Range<u64>>) {
+        for value in values {
+            self.begin_read(value.start as usize..value.end as usize);
+        }
+    }
+
     /// Begins to read records from the disk, without waiting.
     pub(crate) fn begin_reads(&self, offsets: &[RecordOffset]) {
         for offset in offsets {
@@ -192,7 +232,7 @@ impl Store {
     pub(crate) fn read_record(&self, offset: RecordOffset) {
         let (typical, records) = (self.typical_range(offset), self.records());
         touch(&records[typical.clone()]);
-        let len_bytes = Record::at(self.key_kind(), records, offset).map_or(0, |record| record.bytes().len());
+        let len_bytes = Record::at(self.form, records, offset).map_or(0, |record| record.bytes().len());
         let range = typical.start..typical.start + len_bytes.clamp(typical.len(), READ_MAX_BYTES.max(typical.len()));
         let range = range.start..range.end.min(records.len());
         if range.len() > typical.len() {
@@ -212,9 +252,13 @@ impl Store {
         let _ = self.are_intact(range);
     }
 
-    /// Begins to read the pilots and places of keys. Waits until the pilots are in memory.
+    /// Begins to read the pilots and places of keys. Waits until the pilots are in memory. Does nothing for the compact
+    /// layout, which has none.
     #[cfg(feature = "server")]
     pub(crate) fn begin_index_reads<'k>(&self, keys: impl Iterator<Item = Key<'k>>) {
+        if self.is_compact() {
+            return;
+        }
         let keys: Vec<Key<'k>> = keys.collect();
         match self.key_kind() {
             KeyKind::U64 => self.begin_reads_of_positions(&keys.iter().filter_map(Key::as_u64).collect::<Vec<_>>()),
@@ -332,21 +376,21 @@ mod tests {
     use rustix::fs::{Advice, fadvise};
 
     use super::*;
-    use crate::bake::{Keys, Options, bake_csv};
+    use crate::bake::{Keys, Options, TableLayout, bake_csv};
     use crate::store::{MappedStore, OpenOptions, Verify};
 
     fn value(key: u64) -> Vec<u8> {
         (0..200 + key % 7000).map(|at| b'a' + ((key + at) % 26) as u8).collect()
     }
 
-    fn bake(db: &Path, rows: u64) {
+    fn bake(db: &Path, layout: TableLayout, rows: u64) {
         let mut csv = Vec::new();
         for key in 0..rows {
             csv.extend_from_slice(format!("{key},").as_bytes());
             csv.extend(value(key));
             csv.push(b'\n');
         }
-        bake_csv(&csv[..], db, &Options { keys: Keys::U64, ..Options::default() }).unwrap();
+        bake_csv(&csv[..], db, &Options { keys: Keys::U64, layout, ..Options::default() }).unwrap();
     }
 
     fn open(db: &Path, assume_cold: bool) -> MappedStore {
@@ -365,8 +409,10 @@ mod tests {
     fn lookups_return_the_rows_while_pages_are_discarded() {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
-        bake(&db, 2000);
-        for assume_cold in [false, true] {
+        for (layout, assume_cold) in
+            [TableLayout::Fast, TableLayout::Compact].into_iter().flat_map(|layout| [(layout, false), (layout, true)])
+        {
+            bake(&db, layout, 2000);
             let store = open(&db, assume_cold);
             assert_eq!(store.unverified().may_be_cold(), assume_cold, "a small file fits into memory");
             for round in 0..5_u64 {
@@ -396,7 +442,7 @@ mod tests {
     fn a_record_is_in_memory_after_it_was_read() {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("storage.db");
-        bake(&db, 2000);
+        bake(&db, TableLayout::Fast, 2000);
         let store = open(&db, false);
         let table = store.unverified();
         let keys: Vec<u64> = (0..2000).collect();

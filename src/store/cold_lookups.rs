@@ -9,14 +9,16 @@ use super::Store;
 use super::cold::RecordOffset;
 use super::epoch::Epoch;
 use super::fences::{Gate, Lane};
+use super::groups::{Damaged, GroupGate};
 use super::neighbors::{Side, is_before};
 use super::ranges::{Prefetched, RangeEnd, RangeLookup, UNDETERMINED};
 use crate::Lookup;
 use crate::format::OwnedKey;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::fence::{FENCE_ROWS, Fence, Node};
-use crate::format::key::{Key, KeyKind, LookupKey};
-use crate::format::record::{Record, record_len_min_bytes};
+use crate::format::key::{Key, KeyKind};
+use crate::format::lookup_key::LookupKey;
+use crate::format::record::{ALIGN_BYTES, Record, record_len_min_bytes};
 use crate::machine_memory::PAGE_LEN_BYTES;
 
 /// The maximum number of rows, and the maximum total length of rows of typical length, that a lookup by numbers reads.
@@ -69,6 +71,19 @@ impl RangeEnd<OwnedKey> {
 }
 
 impl ColdLookup<OwnedKey> {
+    fn borrowed(&self) -> ColdLookup<Key<'_>> {
+        match self {
+            ColdLookup::Record(offset) => ColdLookup::Record(*offset),
+            ColdLookup::Point(key) => ColdLookup::Point(key.as_key()),
+            ColdLookup::Neighbor(key, side) => ColdLookup::Neighbor(key.as_key(), *side),
+            ColdLookup::Range(lookup, limits) => {
+                let (start, end) = (lookup.start.as_end(), lookup.end.as_end());
+                ColdLookup::Range(RangeLookup { start, end, prefetched: lookup.prefetched }, *limits)
+            }
+            ColdLookup::Rows { first, count } => ColdLookup::Rows { first: *first, count: *count },
+        }
+    }
+
     /// Returns the total length of the byte keys.
     pub(crate) fn keys_len_bytes(&self) -> usize {
         let of_key = |key: &OwnedKey| key.as_key().as_bytes().map_or(0, <[u8]>::len);
@@ -124,11 +139,31 @@ impl Gate for InMemory<'_> {
     }
 }
 
+impl GroupGate for InMemory<'_> {
+    fn admits_place(self, group: usize) -> bool {
+        let start = self.store.layout.places.offset_bytes as usize + group * size_of::<u32>();
+        self.admits(self.store.block_of_place(group), start..start + size_of::<u32>())
+    }
+
+    fn admits_groups(self, range: Range<usize>) -> bool {
+        let (section, first_block) = (&self.store.layout.fences, self.store.blocks.numbers().fences.start);
+        let end = range.end.min(section.len_bytes as usize);
+        // A group can be in two blocks.
+        (range.start..end).step_by(BLOCK_LEN_BYTES).chain(end.checked_sub(1)).all(|at| {
+            let start = section.offset_bytes as usize + at;
+            self.admits(first_block + at / BLOCK_LEN_BYTES, start..start + 1)
+        })
+    }
+}
+
 /// Determines whether lookups must wait for the disk.
 impl Store {
     /// Returns the lookup of a key. If the pilot and the place of the key are in memory and verified, this is a lookup
     /// of the record to which they lead.
     pub(crate) fn point_lookup<'k, K: LookupKey + Into<Key<'k>>>(&self, key: K) -> ColdLookup<Key<'k>> {
+        if self.is_compact() {
+            return ColdLookup::Point(key.into());
+        }
         match self.record_of(key, false) {
             Some(offset) => ColdLookup::Record(offset),
             None => ColdLookup::Point(key.into()),
@@ -139,6 +174,10 @@ impl Store {
     pub(crate) fn is_ready(&self, lookup: &ColdLookup<Key<'_>>) -> bool {
         match *lookup {
             _ if self.assumes_cold => false,
+            lookup if self.is_compact() => {
+                let gate = InMemory { store: self, epoch: self.epoch(), reads: false };
+                self.values_of_lookup(&lookup, gate).is_ok_and(|values| self.are_records_ready(values))
+            }
             ColdLookup::Record(offset) => self.is_record_ready(offset),
             ColdLookup::Point(_) => false,
             ColdLookup::Neighbor(key, side) => self.is_neighbor_ready(key, side),
@@ -184,7 +223,7 @@ impl Store {
         if !self.are_records_ready(typical.clone()) {
             return false;
         }
-        let len_bytes = Record::at(self.key_kind(), records, offset).map_or(0, |record| record.bytes().len());
+        let len_bytes = Record::at(self.form, records, offset).map_or(0, |record| record.bytes().len());
         let end = records.len().min(typical.start + len_bytes);
         end <= typical.end || self.are_records_ready(typical.end..end)
     }
@@ -205,7 +244,7 @@ impl Store {
         let lane = self.found_fence(self.lane_of_neighbor(key, side), gate);
         let offset = self.likely_neighbor(self.fence_entries(), &lane, side, gate);
         let record = offset.filter(|offset| self.is_record_ready(*offset));
-        let record = record.and_then(|offset| Record::at(self.key_kind(), self.records(), offset));
+        let record = record.and_then(|offset| Record::at(self.form, self.records(), offset));
         // Otherwise, the lookup compares the keys of other records.
         record.is_some_and(|record| is_before(record.key(), key, side) == (side == Side::After))
     }
@@ -266,7 +305,8 @@ impl Store {
             return Some(0..0);
         }
         // A page ends at most one row after this number of rows.
-        let rows_max = limits.rows_max.min(limits.len_max_bytes / record_len_min_bytes(self.record_align_bytes()) + 1);
+        let rows_max =
+            limits.rows_max.min(limits.len_max_bytes / record_len_min_bytes(self.form, self.record_align_bytes()) + 1);
         let near = match is_backward {
             false => rows.start..rows.end.min(rows.start.saturating_add(rows_max)),
             true => rows.start.max(rows.end.saturating_sub(rows_max))..rows.end,
@@ -293,6 +333,9 @@ impl Store {
 impl Store {
     /// Reads everything that lookups need from the disk, waits for it, and verifies it. The lookups then do not wait.
     pub(crate) fn read_for(&self, lookups: &[ColdLookup<OwnedKey>]) {
+        if self.is_compact() {
+            return self.read_values_for(lookups);
+        }
         let point = |lookup: &ColdLookup<OwnedKey>| match lookup {
             ColdLookup::Record(offset) => Some(*offset),
             ColdLookup::Point(key) => match key.as_key() {
@@ -331,6 +374,77 @@ impl Store {
                 }
             }
         }
+    }
+
+    /// Implements [`Store::read_for`] for the compact layout.
+    fn read_values_for(&self, lookups: &[ColdLookup<OwnedKey>]) {
+        let gate = InMemory { store: self, epoch: self.epoch(), reads: true };
+        // A damaged block is recorded, and is an error for the lookup.
+        let values = lookups.iter().filter_map(|lookup| self.values_of_lookup(&lookup.borrowed(), gate).ok());
+        let values: Vec<Range<usize>> = values.collect();
+        values.iter().for_each(|values| self.begin_read(values.clone()));
+        values.into_iter().for_each(|values| self.read_records(values));
+    }
+
+    /// Returns the bytes of the records section that a lookup in a table with the compact layout reads.
+    fn values_of_lookup(&self, lookup: &ColdLookup<Key<'_>>, gate: InMemory<'_>) -> Result<Range<usize>, Damaged> {
+        let groups = self.groups();
+        // A key of another kind is in no row.
+        let value = |key: Key<'_>, side| key.as_u64().map_or(Ok(None), |key| groups.value_with(key, side, gate));
+        let values = match *lookup {
+            ColdLookup::Record(_) => None,
+            ColdLookup::Point(key) => value(key, None)?,
+            ColdLookup::Neighbor(key, side) => value(key, Some(side))?,
+            ColdLookup::Range(lookup, limits) => {
+                let row = |end: RangeEnd<Key<'_>>| match end {
+                    RangeEnd::BeforeAll => Ok(0),
+                    RangeEnd::Beside(key, side) => groups.rows_before_with(key.as_u64().unwrap_or(0), side, gate),
+                    RangeEnd::AfterAll => Ok(self.len()),
+                };
+                let (start, end) = (row(lookup.start)?, row(lookup.end)?);
+                let rows_max =
+                    limits.rows_max.min(limits.len_max_bytes / record_len_min_bytes(self.form, ALIGN_BYTES) + 1);
+                let rows = match lookup.prefetched {
+                    Prefetched::Nothing => 0..0,
+                    Prefetched::First => start..end.min(start.saturating_add(rows_max)),
+                    Prefetched::Last => start.max(end.saturating_sub(rows_max))..end,
+                };
+                let is_backward = lookup.prefetched == Prefetched::Last;
+                Some(self.values_of_page(rows, is_backward, limits.len_max_bytes, gate)?)
+            }
+            ColdLookup::Rows { first, count } => {
+                let rows = first.min(self.len())..first.saturating_add(count).min(self.len());
+                Some(self.values_of_page(rows, false, ROWS_LEN_MAX_BYTES, gate)?)
+            }
+        };
+        let values = values.unwrap_or_default();
+        Ok(values.start as usize..values.end as usize)
+    }
+
+    /// Returns the bytes of the records section that a page of rows reads in a table with the compact layout. A row that
+    /// is longer than a page is a page of its own.
+    fn values_of_page(
+        &self,
+        rows: Range<usize>,
+        is_backward: bool,
+        len_max_bytes: usize,
+        gate: InMemory<'_>,
+    ) -> Result<Range<u64>, Damaged> {
+        if rows.is_empty() {
+            return Ok(0..0);
+        }
+        let (groups, len_max_bytes) = (self.groups(), len_max_bytes as u64);
+        let Range { start, end } = groups.values_of_rows(rows.clone(), gate)?;
+        Ok(match is_backward {
+            false => {
+                let first = groups.values_of_rows(rows.start..rows.start + 1, gate)?;
+                start..end.min(first.end.max(start.saturating_add(len_max_bytes)))
+            }
+            true => {
+                let last = groups.values_of_rows(rows.end - 1..rows.end, gate)?;
+                start.max(last.start.min(end.saturating_sub(len_max_bytes)))..end
+            }
+        })
     }
 
     /// Returns the bytes of the records section that rows with these numbers take. Numbers beyond the last row are left
@@ -386,7 +500,7 @@ mod tests {
     use rustix::fs::{Advice, fadvise};
 
     use super::*;
-    use crate::bake::{Keys, Options, bake_csv};
+    use crate::bake::{Keys, Options, TableLayout, bake_csv};
     use crate::store::{MappedStore, OpenOptions, Verify};
 
     const LIMITS: PageLimits = PageLimits { rows_max: 40, len_max_bytes: 20_000 };
@@ -408,12 +522,14 @@ mod tests {
 
     #[test]
     fn a_lookup_of_any_kind_is_ready_after_its_pages_were_read() {
-        for keys in [Keys::U64, Keys::Bytes] {
+        for (keys, layout) in
+            [(Keys::U64, TableLayout::Fast), (Keys::BYTES, TableLayout::Fast), (Keys::U64, TableLayout::Compact)]
+        {
             let folder = tempfile::tempdir().unwrap();
             let db = folder.path().join("storage.db");
             let value = |row: u64| "v".repeat(20 + (row % 900) as usize);
             let csv: String = (0..60_000_u64).map(|row| format!("{:08},{}\n", row * 7, value(row))).collect();
-            bake_csv(csv.as_bytes(), &db, &Options { keys, ..Options::default() }).unwrap();
+            bake_csv(csv.as_bytes(), &db, &Options { keys, layout, ..Options::default() }).unwrap();
             let options = OpenOptions { verify: Verify::Touch, ..OpenOptions::default() };
             let table = MappedStore::open_with(&db, &options).unwrap();
             let store = table.unverified();
@@ -424,7 +540,7 @@ mod tests {
             for row in (100..59_000_u64).step_by(1877) {
                 let text = [row * 7, (row + 30) * 7].map(|number| format!("{number:08}"));
                 let (key, other) = match keys {
-                    Keys::Bytes => (Key::Bytes(text[0].as_bytes()), Key::Bytes(text[1].as_bytes())),
+                    Keys::BYTES => (Key::Bytes(text[0].as_bytes()), Key::Bytes(text[1].as_bytes())),
                     _ => (Key::U64(row * 7), Key::U64((row + 30) * 7)),
                 };
                 for (i, lookup) in lookups(store, key, other).into_iter().enumerate() {

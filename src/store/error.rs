@@ -77,6 +77,12 @@ pub enum LookupError {
         /// The kind of the requested key.
         asked: KeyKind,
     },
+    /// The rows of the table are no ranges.
+    #[error(
+        "the rows of this table are single keys, where ranges were expected: bake a table of ranges, or look up the \
+         floor of the key"
+    )]
+    NoRanges,
     /// The result depends on damaged bytes: a block does not match its checksum, or the file was changed in place since
     /// it was opened.
     #[error(

@@ -111,7 +111,7 @@ impl<'a> Fences<'a> {
     /// Searches the node `at` of the level that begins at the node `start`. Sets `at` to a node of the level below, or
     /// to a fence.
     #[inline(always)]
-    fn search_level<G: Gate>(&self, start: usize, lane: &mut Lane, gate: G) {
+    pub(super) fn search_level<G: Gate>(&self, start: usize, lane: &mut Lane, gate: G) {
         let node = lane.at as usize;
         if !G::IS_OPEN && (lane.at == NOT_ADMITTED || !gate.admits_node(start + node)) {
             lane.at = NOT_ADMITTED;
@@ -200,7 +200,7 @@ mod tests {
             for repeated in [1, 3, 20] {
                 let fence = |i: u64| Fence::of_rows(&[10 + i / repeated * 2], &[i as u32]);
                 let fences: Vec<Fence> = (0..count).map(fence).collect();
-                let levels = TreeLevels::new(count * FENCE_ROWS as u64);
+                let levels = TreeLevels::new(count as usize);
                 let nodes = nodes_of(&fences);
                 assert_eq!(nodes.len(), levels.node_count());
                 let found = Fences { fences: &fences, nodes: &nodes, levels: &levels };

@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use super::mapped::owned;
-use super::typed::{self, TypedLookupError, VisitValues};
+use super::mapped::{owned, owned_range};
+use super::typed::{self, TypedLookupError, ValueOf, VisitValues};
 use super::{LookupError, MappedRows, MappedStore, Rows, Side, Store};
 use crate::format::key::{Key, KeyKind};
-use crate::format::{KeyBounds, OwnedKey, Row};
+use crate::format::key_type::{KeyTextError, KeyType, KeyValue};
+use crate::format::{KeyBounds, OwnedKey, RangeRow, Row};
 use crate::typed::{ColumnBuffers, MatrixNumber, MatrixPlan, OwnedRow, Projection, Schema, TypedRow};
 
 /// A row that a store lends.
@@ -17,6 +18,8 @@ pub(crate) type LentRow<'s> = Result<Option<(Key<'s>, &'s [u8])>, LookupError>;
 pub(crate) type LentRows<'s> = Result<Rows<'s>, LookupError>;
 /// A key and its value, as a table `T` returns them.
 type RowOf<'t, T> = (<T as Lookup>::Key<'t>, <T as Lookup>::Value<'t>);
+/// The first and the last key of a range and its value, as tables `T` return them.
+type RangeOf<'t, T> = (<T as Lookup>::Key<'t>, <T as Lookup>::Key<'t>, <T as Lookup>::Value<'t>);
 
 /// The lookups of a table: of a [`Store`](super::Store), a [`MappedStore`](super::MappedStore), a
 /// [`Direct`](crate::client::Direct), or a snapshot. Clients have the same methods, apart from columns: they return
@@ -74,11 +77,25 @@ pub trait Lookup {
     where
         Self: 't;
 
-    /// The kind of the keys.
-    fn key_kind(&self) -> KeyKind;
+    /// The kind of the stored keys.
+    fn key_kind(&self) -> KeyKind {
+        self.key_type().kind()
+    }
+
+    /// The type of the keys. Lookups take stored keys: [`Lookup::key`] and [`KeyType::parse`] return them.
+    fn key_type(&self) -> KeyType;
 
     /// The columns of a typed table. The next generation can have other columns.
     fn schema(&self) -> Option<Arc<Schema>>;
+
+    /// The stored key with this value, for lookups.
+    ///
+    /// # Errors
+    /// [`KeyTextError`] if the value has another type than the keys, or if keys have several parts: see
+    /// [`KeyType::key`].
+    fn key<'v>(&self, value: impl Into<KeyValue<'v>>) -> Result<OwnedKey, KeyTextError> {
+        self.key_type().key([value.into()])
+    }
 
     /// The number of rows.
     fn len(&self) -> usize;
@@ -167,6 +184,35 @@ pub trait Lookup {
         self.nearest_many_with(keys, Side::Before, visit)
     }
 
+    /// Whether the rows are ranges, which [`Lookup::cover`] looks up.
+    fn has_ranges(&self) -> bool;
+
+    /// The range that contains `key`, in a table of ranges: its first key, its last key, and its value. `None` if no
+    /// range contains the key.
+    ///
+    /// # Errors
+    /// [`LookupError::NoRanges`] if the rows are no ranges.
+    fn cover<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<RangeOf<'_, Self>>, LookupError>;
+
+    /// The range that contains each of many keys, in a table of ranges.
+    ///
+    /// # Errors
+    /// Those of [`Lookup::cover`].
+    fn cover_many<'k, K: Into<Key<'k>> + Copy>(
+        &self,
+        keys: &[K],
+    ) -> Result<Vec<Option<RangeOf<'_, Self>>>, LookupError>;
+
+    /// Passes the ranges that contain many keys to `visit`, as [`Lookup::get_many_with`] does.
+    ///
+    /// # Errors
+    /// Those of [`Lookup::cover`].
+    fn cover_many_with<'k, K: Into<Key<'k>> + Copy>(
+        &self,
+        keys: &[K],
+        visit: impl for<'v> FnMut(usize, Option<(Key<'v>, Key<'v>, &'v [u8])>),
+    ) -> Result<(), LookupError>;
+
     /// The row with a number, counted from 0 in key order, or `None` if the table has no such row.
     fn row(&self, number: usize) -> Result<Option<RowOf<'_, Self>>, LookupError> {
         self.read_row(|store| store.row_with_number(number))
@@ -244,10 +290,32 @@ pub trait Lookup {
         keys: &[K],
         columns: &[impl AsRef<str>],
     ) -> Result<ColumnBuffers, TypedLookupError> {
-        let schema = self.schema().ok_or(TypedLookupError::NotTyped)?;
-        let mut buffers = ColumnBuffers::new(&schema, &Projection::new(&schema, columns)?);
-        self.fill_columns(keys, &mut buffers)?;
-        Ok(buffers)
+        self.columns_of(keys, ValueOf::Key, columns)
+    }
+
+    /// Some columns of the ranges that contain many keys, as [`Lookup::get_columns`] returns the columns of rows.
+    ///
+    /// # Errors
+    /// Those of [`Lookup::get_columns`] and [`Lookup::cover`].
+    fn cover_columns<'k, K: Into<Key<'k>> + Copy>(
+        &self,
+        keys: &[K],
+        columns: &[impl AsRef<str>],
+    ) -> Result<ColumnBuffers, TypedLookupError> {
+        self.columns_of(keys, ValueOf::Cover, columns)
+    }
+
+    /// Appends columns of the ranges that contain many keys to `buffers`, as [`Lookup::fill_columns`] appends the
+    /// columns of rows.
+    ///
+    /// # Errors
+    /// Those of [`Lookup::fill_columns`] and [`Lookup::cover`].
+    fn cover_fill_columns<'k, K: Into<Key<'k>> + Copy>(
+        &self,
+        keys: &[K],
+        buffers: &mut ColumnBuffers,
+    ) -> Result<(), TypedLookupError> {
+        self.read_values(keys, ValueOf::Cover, |store, values| typed::columns(store, buffers, values))
     }
 
     /// Appends the columns of many rows to `buffers`, which can be used again for the next keys.
@@ -260,7 +328,7 @@ pub trait Lookup {
         keys: &[K],
         buffers: &mut ColumnBuffers,
     ) -> Result<(), TypedLookupError> {
-        self.read_values(keys, |store, values| typed::columns(store, buffers, values))
+        self.read_values(keys, ValueOf::Key, |store, values| typed::columns(store, buffers, values))
     }
 
     /// Copies columns of many rows into `matrix`, one row per key, as NumPy stores a matrix in C order. Null cells and
@@ -278,7 +346,38 @@ pub trait Lookup {
         matrix: &mut [T],
     ) -> Result<usize, TypedLookupError> {
         assert_eq!(matrix.len(), keys.len() * plan.width(), "the length of the matrix");
-        self.read_values(keys, |store, values| typed::matrix(store, plan, matrix, values))
+        self.read_values(keys, ValueOf::Key, |store, values| typed::matrix(store, plan, matrix, values))
+    }
+
+    /// Copies columns of the ranges that contain many keys into `matrix`, as [`Lookup::get_matrix`] copies the columns
+    /// of rows. Returns the number of keys that a range contains.
+    ///
+    /// # Errors
+    /// Those of [`Lookup::get_matrix`] and [`Lookup::cover`].
+    ///
+    /// # Panics
+    /// If the length of `matrix` is not the number of keys times [`MatrixPlan::width`].
+    fn cover_matrix<'k, K: Into<Key<'k>> + Copy, T: MatrixNumber>(
+        &self,
+        keys: &[K],
+        plan: &MatrixPlan<T>,
+        matrix: &mut [T],
+    ) -> Result<usize, TypedLookupError> {
+        assert_eq!(matrix.len(), keys.len() * plan.width(), "the length of the matrix");
+        self.read_values(keys, ValueOf::Cover, |store, values| typed::matrix(store, plan, matrix, values))
+    }
+
+    #[doc(hidden)]
+    fn columns_of<'k, K: Into<Key<'k>> + Copy>(
+        &self,
+        keys: &[K],
+        of: ValueOf,
+        columns: &[impl AsRef<str>],
+    ) -> Result<ColumnBuffers, TypedLookupError> {
+        let schema = self.schema().ok_or(TypedLookupError::NotTyped)?;
+        let mut buffers = ColumnBuffers::new(&schema, &Projection::new(&schema, columns)?);
+        self.read_values(keys, of, |store, values| typed::columns(store, &mut buffers, values))?;
+        Ok(buffers)
     }
 
     /// Reads something that does not borrow from the table. A table that returns copies verifies what was read, and may
@@ -307,11 +406,12 @@ pub trait Lookup {
         visit: impl for<'v> FnMut(usize, Option<(Key<'v>, &'v [u8])>),
     ) -> Result<(), LookupError>;
 
-    /// Calls `read` with the table and a function that visits the value of each key.
+    /// Calls `read` with the table and a function that visits the value of the row of each key.
     #[doc(hidden)]
     fn read_values<'k, K: Into<Key<'k>> + Copy, T>(
         &self,
         keys: &[K],
+        of: ValueOf,
         read: impl FnOnce(&Store, VisitValues<'_>) -> Result<T, TypedLookupError>,
     ) -> Result<T, TypedLookupError>;
 }
@@ -323,8 +423,8 @@ impl Lookup for Store {
     type Row<'t> = TypedRow<'t>;
 
     #[inline]
-    fn key_kind(&self) -> KeyKind {
-        self.layout.dimensions.key_kind
+    fn key_type(&self) -> KeyType {
+        self.layout.dimensions.key_type
     }
 
     fn schema(&self) -> Option<Arc<Schema>> {
@@ -395,6 +495,31 @@ impl Lookup for Store {
         self.neighbor_many(keys, side, visit)
     }
 
+    fn has_ranges(&self) -> bool {
+        self.layout.dimensions.has_ranges
+    }
+
+    fn cover<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<(Key<'_>, Key<'_>, &[u8])>, LookupError> {
+        self.range_of(key.into())
+    }
+
+    fn cover_many<'k, K: Into<Key<'k>> + Copy>(
+        &self,
+        keys: &[K],
+    ) -> Result<Vec<Option<(Key<'_>, Key<'_>, &[u8])>>, LookupError> {
+        let mut rows = Vec::with_capacity(keys.len());
+        self.range_of_many(keys, |_, row| rows.push(row))?;
+        Ok(rows)
+    }
+
+    fn cover_many_with<'k, K: Into<Key<'k>> + Copy>(
+        &self,
+        keys: &[K],
+        visit: impl for<'v> FnMut(usize, Option<(Key<'v>, Key<'v>, &'v [u8])>),
+    ) -> Result<(), LookupError> {
+        self.range_of_many(keys, visit)
+    }
+
     fn iter(&self) -> Rows<'_> {
         Rows::all(self)
     }
@@ -421,9 +546,13 @@ impl Lookup for Store {
     fn read_values<'k, K: Into<Key<'k>> + Copy, T>(
         &self,
         keys: &[K],
+        of: ValueOf,
         read: impl FnOnce(&Store, VisitValues<'_>) -> Result<T, TypedLookupError>,
     ) -> Result<T, TypedLookupError> {
-        read(self, &mut |visit| self.each_value(keys, |_, value| visit(value)))
+        read(self, &mut |visit| match of {
+            ValueOf::Key => self.each_value(keys, |_, value| visit(value)),
+            ValueOf::Cover => self.range_of_many(keys, |_, range| visit(range.map(|(.., value)| value))),
+        })
     }
 }
 
@@ -438,8 +567,8 @@ macro_rules! impl_lookup_by_copies {
             type Row<'t> = OwnedRow;
 
             #[inline]
-            fn key_kind(&self) -> KeyKind {
-                self.handle().unverified().key_kind()
+            fn key_type(&self) -> KeyType {
+                self.handle().unverified().key_type()
             }
 
             fn schema(&self) -> Option<Arc<Schema>> {
@@ -514,6 +643,32 @@ macro_rules! impl_lookup_by_copies {
                 self.with_table(|table| table.visit_neighbors(keys, side, visit))
             }
 
+            fn has_ranges(&self) -> bool {
+                self.handle().unverified().has_ranges()
+            }
+
+            fn cover<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<RangeRow>, LookupError> {
+                let key = key.into();
+                self.with_table(|table| table.copied(|store| Ok(store.range_of(key)?.map(owned_range))))
+            }
+
+            fn cover_many<'k, K: Into<Key<'k>> + Copy>(
+                &self,
+                keys: &[K],
+            ) -> Result<Vec<Option<RangeRow>>, LookupError> {
+                let mut rows = Vec::with_capacity(keys.len());
+                self.cover_many_with(keys, |_, row| rows.push(row.map(owned_range)))?;
+                Ok(rows)
+            }
+
+            fn cover_many_with<'k, K: Into<Key<'k>> + Copy>(
+                &self,
+                keys: &[K],
+                visit: impl for<'v> FnMut(usize, Option<(Key<'v>, Key<'v>, &'v [u8])>),
+            ) -> Result<(), LookupError> {
+                self.with_table(|table| table.visit_ranges(keys, visit))
+            }
+
             fn iter(&self) -> Self::Rows<'_> {
                 let table = self.handle();
                 let span = table.unverified().iter().span();
@@ -557,11 +712,14 @@ macro_rules! impl_lookup_by_copies {
             fn read_values<'k, K: Into<Key<'k>> + Copy, T>(
                 &self,
                 keys: &[K],
+                of: ValueOf,
                 read: impl FnOnce(&Store, VisitValues<'_>) -> Result<T, TypedLookupError>,
             ) -> Result<T, TypedLookupError> {
                 self.with_table(|table| {
-                    let mut values =
-                        |visit: &mut dyn FnMut(Option<&[u8]>)| table.visit_values(keys, |_, value| visit(value));
+                    let mut values = |visit: &mut dyn FnMut(Option<&[u8]>)| match of {
+                        ValueOf::Key => table.visit_values(keys, |_, value| visit(value)),
+                        ValueOf::Cover => table.visit_ranges(keys, |_, range| visit(range.map(|(.., value)| value))),
+                    };
                     read(table.unverified(), &mut values)
                 })
             }

@@ -13,12 +13,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::memory::{Memory, OpenOptions, Step};
+use super::neighbors::LentRange;
 use super::rows::Span;
 use super::{
     Epoch, Lookup, LookupError, Mistrust, Rows, Side, Store, StoreError, WatchedFile, open_file, survive_bus_errors,
 };
-use crate::format::Row;
 use crate::format::key::{Key, KeyKind};
+use crate::format::record::Record;
+use crate::format::{OwnedKey, RangeRow, Row};
 use crate::progress::WithProgress;
 use crate::typed::Schema;
 
@@ -273,7 +275,12 @@ impl MappedStore {
         let kind = self.store.key_kind();
         self.copy_in_batches(
             keys,
-            |store, batch, scratch| store.neighbor_while(batch, side, |_, row| scratch.push_row(row)),
+            |store, batch, scratch| {
+                store.neighbor_while(batch, side, |_, record| {
+                    scratch.push_key(record.map(|record| record.key()));
+                    scratch.push(record.map(|record| record.value()))
+                })
+            },
             |done, scratch| {
                 let mut start = 0;
                 for (at, ends) in scratch.ends.chunks_exact(2).enumerate() {
@@ -285,6 +292,45 @@ impl MappedStore {
                     visit(done + at, row);
                 }
                 scratch.ends.len() / 2
+            },
+        )
+    }
+
+    /// Implements [`Lookup::cover_many_with`](super::Lookup::cover_many_with).
+    pub(crate) fn visit_ranges<'k, K>(
+        &self,
+        keys: &[K],
+        mut visit: impl for<'v> FnMut(usize, Option<LentRange<'v>>),
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        if self.store.is_private() {
+            return self.store.range_of_many(keys, visit);
+        }
+        self.store.check_ranges()?;
+        let kind = self.store.key_kind();
+        self.copy_in_batches(
+            keys,
+            |store, batch, scratch| {
+                store.range_of_while(batch, |_, row| {
+                    scratch.push_key(row.map(|(start, ..)| start));
+                    scratch.push_key(row.map(|(_, end, _)| end));
+                    scratch.push(row.map(|(.., value)| value))
+                })
+            },
+            |done, scratch| {
+                let mut start = 0;
+                for (at, ends) in scratch.ends.chunks_exact(3).enumerate() {
+                    let row = ends[0].zip(ends[1]).zip(ends[2]).and_then(|((first_end, last_end), value_end)| {
+                        let first = copied_key(kind, &scratch.bytes[start..first_end])?;
+                        let last = copied_key(kind, &scratch.bytes[first_end..last_end])?;
+                        start = value_end;
+                        Some((first, last, &scratch.bytes[last_end..value_end]))
+                    });
+                    visit(done + at, row);
+                }
+                scratch.ends.len() / 3
             },
         )
     }
@@ -428,6 +474,10 @@ pub(crate) fn owned((key, value): (Key<'_>, &[u8])) -> Row {
     (key.into(), value.to_vec())
 }
 
+pub(crate) fn owned_range((start, end, value): LentRange<'_>) -> RangeRow {
+    (start.into(), end.into(), value.to_vec())
+}
+
 /// A buffer for copies of values that are not verified yet. Each thread keeps one buffer, so that most lookups allocate
 /// nothing.
 #[derive(Default)]
@@ -469,24 +519,22 @@ impl Scratch {
         if self.bytes.len() < BATCH_LEN_BYTES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// Appends a row: its key, then its value. Returns `Break` once the rows of the batch fill [`BATCH_LEN_BYTES`].
-    fn push_row(&mut self, row: Option<(Key<'_>, &[u8])>) -> ControlFlow<()> {
+    /// Appends a key of a row. The row's value must follow, because a batch can only end after a value.
+    fn push_key(&mut self, key: Option<Key<'_>>) {
         let number;
-        let key = match row {
-            Some((Key::U64(key), _)) => {
+        let bytes = match key {
+            Some(Key::U64(key)) => {
                 number = key.to_le_bytes();
                 Some(&number[..])
             }
-            Some((Key::Bytes(key), _)) => Some(key),
+            Some(Key::Bytes(key)) => Some(key),
             None => None,
         };
-        // The batch can only end after the value.
-        let _ = self.push(key);
-        self.push(row.map(|(_, value)| value))
+        let _ = self.push(bytes);
     }
 }
 
-/// Returns the key that [`Scratch::push_row`] appended.
+/// Returns the key that [`Scratch::push_key`] appended.
 fn copied_key(kind: KeyKind, bytes: &[u8]) -> Option<Key<'_>> {
     match kind {
         KeyKind::U64 => Some(Key::U64(u64::from_le_bytes(bytes.try_into().ok()?))),
@@ -505,6 +553,12 @@ const ROWS_LEN_BYTES: usize = 64 << 10;
 const FRONT: usize = 0;
 const BACK: usize = 1;
 
+/// Returns the record of the first or the last remaining row, and its offset.
+type NextRecord = for<'s> fn(&mut Rows<'s>) -> Option<(Record<'s>, u64)>;
+
+/// A row, and the last key of its range in a table of ranges.
+type RowWithEnd = (Row, Option<OwnedKey>);
+
 /// A double-ended iterator over rows of a [`MappedStore`], in key order. `T` is a pointer to the table.
 ///
 /// If the file is damaged or was changed, the iterator returns [`LookupError::Damaged`] and then ends.
@@ -513,7 +567,7 @@ pub struct MappedRows<T> {
     /// Rows that are not copied yet.
     left: Span,
     /// For each end, the copied rows that were not returned yet, the outermost row first.
-    copied: [VecDeque<Row>; 2],
+    copied: [VecDeque<RowWithEnd>; 2],
     page_rows: usize,
     has_failed: bool,
 }
@@ -533,12 +587,14 @@ impl<T: Deref<Target = MappedStore>> MappedRows<T> {
         self.len() == 0
     }
 
-    /// Returns the next page: rows that are copied and verified together. Calls `next`, which copies one row, until the
+    /// Returns the next row, and the last key of its range in a table of ranges.
+    pub fn next_with_end(&mut self) -> Option<Result<RowWithEnd, LookupError>> {
+        self.next_at(FRONT, |rows| rows.next_record())
+    }
+
+    /// Returns the next page: rows that are copied and verified together. Calls `next`, which finds one row, until the
     /// page is full or no rows remain, and then verifies the copies.
-    fn page(
-        &mut self,
-        next: fn(&mut Rows<'_>) -> Option<Result<Row, LookupError>>,
-    ) -> Result<VecDeque<Row>, LookupError> {
+    fn page(&mut self, next: NextRecord) -> Result<VecDeque<RowWithEnd>, LookupError> {
         let (left, page_rows) = (self.left, self.page_rows);
         self.page_rows = (2 * page_rows).min(PAGE_ROWS_MAX);
         let page = self.table.copied(|store| {
@@ -546,9 +602,10 @@ impl<T: Deref<Target = MappedStore>> MappedRows<T> {
             let mut rows = Rows::of(store, left);
             let (mut page, mut len_bytes) = (VecDeque::new(), 0);
             while page.len() < page_rows && len_bytes < ROWS_LEN_BYTES {
-                let Some(row) = next(&mut rows).transpose()? else { break };
-                len_bytes += row.1.len();
-                page.push_back(row);
+                let record = next(&mut rows).map(|(record, _)| record);
+                let Some(record) = rows.item(record).transpose()? else { break };
+                len_bytes += record.value().len();
+                page.push_back((owned((record.key(), record.value())), record.end().map(OwnedKey::from)));
             }
             Ok((page, rows.span()))
         });
@@ -559,17 +616,13 @@ impl<T: Deref<Target = MappedStore>> MappedRows<T> {
     }
 
     /// Returns the next row from the front or the back (`end`) of the iteration. If no copied row is left for this end,
-    /// calls `copy` for several rows, and verifies the copied rows together.
-    fn next_at(
-        &mut self,
-        end: usize,
-        copy: fn(&mut Rows<'_>) -> Option<Result<Row, LookupError>>,
-    ) -> Option<Result<Row, LookupError>> {
+    /// copies several rows that `next` finds, and verifies the copied rows together.
+    fn next_at(&mut self, end: usize, next: NextRecord) -> Option<Result<RowWithEnd, LookupError>> {
         if self.has_failed {
             return None;
         }
         if self.copied[end].is_empty() && !self.left.is_empty() {
-            match self.page(copy) {
+            match self.page(next) {
                 Ok(page) => self.copied[end] = page,
                 Err(error) => return Some(Err(error)),
             }
@@ -593,7 +646,7 @@ impl<T: Deref<Target = MappedStore>> Iterator for MappedRows<T> {
     type Item = Result<Row, LookupError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_at(FRONT, |rows| rows.next().map(|row| row.map(owned)))
+        self.next_with_end().map(|row| row.map(|(row, _)| row))
     }
 
     /// Skips `count` rows and returns the next one. Reads at most the rows between two fences to find that row.
@@ -609,7 +662,7 @@ impl<T: Deref<Target = MappedStore>> Iterator for MappedRows<T> {
 
 impl<T: Deref<Target = MappedStore>> DoubleEndedIterator for MappedRows<T> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.next_at(BACK, |rows| rows.next_back().map(|row| row.map(owned)))
+        self.next_at(BACK, |rows| rows.previous_record()).map(|row| row.map(|(row, _)| row))
     }
 
     /// Skips `count` rows from the end and returns the row before them. Reads at most the rows between two fences to

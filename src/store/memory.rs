@@ -191,7 +191,7 @@ fn copy(
     done: &mut dyn FnMut(Step),
 ) -> Result<Map, StoreError> {
     let started = Instant::now();
-    let len_bytes = check_header(file, path)?;
+    let (_, len_bytes) = read_header(file, path)?;
     check_available(len_bytes, machine_memory::available())
         .map_err(|problem| StoreError::Memory { path: path.to_path_buf(), problem })?;
     let map = outcome(copy(file, &options.pace), path, &options.pace, |error| {
@@ -217,14 +217,20 @@ fn outcome<T>(
     }
 }
 
-/// Checks a file's header, so that a file that is not a table is rejected before it is copied. Returns the file's
-/// length.
-fn check_header(file: &File, path: &Path) -> Result<u64, StoreError> {
+/// Reads and checks a file's header, so that a file that is not a table is rejected before it is copied. Returns the
+/// layout, and the file's length.
+fn read_header(file: &File, path: &Path) -> Result<(Layout, u64), StoreError> {
     let len_bytes = file.metadata().map_err(StoreError::io(path))?.len();
     let mut header = vec![0; len_bytes.min(HEADER_LEN_BYTES as u64) as usize];
     file.read_exact_at(&mut header, 0).map_err(StoreError::io(path))?;
-    Layout::decode_start(&header, len_bytes).map_err(StoreError::format(path))?;
-    Ok(len_bytes)
+    let layout = Layout::decode_start(&header, len_bytes).map_err(StoreError::format(path))?;
+    Ok((layout, len_bytes))
+}
+
+/// Returns the digest in a file's header: see [`Store::digest`](super::Store::digest).
+#[cfg(feature = "server")]
+pub(crate) fn header_digest(file: &File, path: &Path) -> Result<u128, StoreError> {
+    Ok(read_header(file, path)?.0.digest())
 }
 
 /// Warms the memory if `options.warm` is set, and then locks it if `options.lock` is set.

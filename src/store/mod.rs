@@ -5,6 +5,7 @@
 
 mod blocks;
 pub(crate) mod check;
+pub(crate) mod check_plan;
 pub(crate) mod clock;
 mod cold;
 #[cfg(feature = "server")]
@@ -13,6 +14,8 @@ mod epoch;
 mod error;
 mod fences;
 mod file_system;
+mod group_check;
+mod groups;
 mod guard;
 mod index_blocks;
 mod lease;
@@ -43,9 +46,12 @@ use std::sync::Arc;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::format::fence::{Fence, TreeLevels};
+use crate::format::form::RecordForm;
 use crate::format::header::{Layout, Section};
-use crate::format::key::{Key, KeyKind, LookupKey};
-use crate::format::record::{Record, value_of_response};
+use crate::format::key::{Key, KeyKind};
+use crate::format::lookup_key::LookupKey;
+use crate::format::lookup_key::by_form;
+use crate::format::record::Record;
 use crate::typed::Schema;
 use blocks::Blocks;
 #[cfg(feature = "server")]
@@ -68,7 +74,9 @@ pub use lease::{LeaseState, RENEW_LEASES_EVERY, Writers, WritersUnknown, renew_l
 pub use lookup::Lookup;
 pub(crate) use lookup::impl_lookup_by_copies;
 pub use mapped::{MappedRows, MappedStore};
-pub(crate) use mapped::{Standing, Witness, owned};
+pub(crate) use mapped::{Standing, Witness, owned, owned_range};
+#[cfg(feature = "server")]
+pub(crate) use memory::header_digest;
 pub use memory::{Memory, OpenOptions, Step, StepKind, Verify};
 #[cfg(feature = "server")]
 pub(crate) use neighbors::Neighbor;
@@ -79,9 +87,10 @@ pub use pace::Pace;
 pub(crate) use ranges::prefix_end;
 #[cfg(feature = "server")]
 pub(crate) use ranges::{Prefetched, RangeEnd, RangeLookup};
-#[cfg(feature = "server")]
-pub(crate) use rows::PageRange;
+use rows::Position;
 pub use rows::Rows;
+#[cfg(feature = "server")]
+pub(crate) use rows::{PageRange, ValuesPage};
 pub(crate) use sealed::is_sealed;
 #[cfg(feature = "server")]
 pub(crate) use sealed::reopened;
@@ -144,9 +153,13 @@ const PREFETCH_MAX_BYTES: usize = 256;
 pub struct Store {
     map: Map,
     layout: Layout,
+    /// How records store keys and ends.
+    form: RecordForm,
     blocks: Blocks,
     /// The number of bytes to prefetch per record: the mean record length, at most [`PREFETCH_MAX_BYTES`].
     typical_len_bytes: usize,
+    /// The number of bytes to prefetch per group of the compact layout.
+    typical_group_len_bytes: usize,
     /// Whether lookups may have to wait for the disk, because the file does not fit into memory.
     may_be_cold: bool,
     /// Whether every record counts as not in memory, so that tests read all records as if they were.
@@ -254,7 +267,7 @@ impl Store {
         if row >= self.len() {
             return Ok(None);
         }
-        let record = self.position(row).and_then(|position| self.record_at(position.offset_bytes));
+        let record = self.position(row).and_then(|position| self.record_of_row(position));
         record.map(|record| Some((record.key(), record.value()))).ok_or(LookupError::Damaged)
     }
 
@@ -268,15 +281,37 @@ impl Store {
         visitor: impl Visitor<'s, T>,
     ) -> usize {
         debug_assert_eq!(K::KIND, self.key_kind());
-        self.index().find_each(items, key_of, visitor)
+        if self.is_compact() {
+            return self.groups().find_each(items, |item| key_of(item).number(), visitor);
+        }
+        by_form!(
+            self.form, K,
+            plain: self.index().find_each(items, key_of, visitor),
+            fixed: self.index().find_each(items, |item| key_of(item).fixed(), visitor),
+            ranged(keys): self.index().find_each(items, |item| key_of(item).ranged(keys), visitor)
+        )
     }
 
     #[inline(always)]
     pub(crate) fn find(&self, key: Key<'_>) -> Result<Found<'_>, LookupError> {
         Ok(match self.check_key_kind(key)? {
-            Key::U64(key) => self.index().find(key),
-            Key::Bytes(key) => self.index().find(key),
+            Key::U64(key) => self.find_one(key),
+            Key::Bytes(key) => self.find_one(key),
         })
+    }
+
+    #[inline(always)]
+    fn find_one<K: LookupKey>(&self, key: K) -> Found<'_> {
+        if self.is_compact() {
+            return self.groups().find(key.number());
+        }
+        let index = self.index();
+        by_form!(
+            self.form, K,
+            plain: index.find(key),
+            fixed: index.find(key.fixed()),
+            ranged(keys): index.find(key.ranged(keys))
+        )
     }
 
     fn check_key_kinds<'k, K: Into<Key<'k>> + Copy>(&self, keys: &[K]) -> Result<(), LookupError> {
@@ -292,16 +327,32 @@ impl Store {
     /// Returns the record at an offset, or `None` if no intact record is there.
     #[inline]
     fn record_at(&self, offset_bytes: u64) -> Option<Record<'_>> {
-        self.record_at_with_kind(self.key_kind(), offset_bytes)
+        self.record_at_with_form(self.form, offset_bytes)
     }
 
-    /// Returns the record at an offset, as [`Store::record_at`] does. `kind` must be the table's key kind. If `kind` is
-    /// a constant, the compiler removes the branches on the kind.
+    /// Returns the record at an offset, as [`Store::record_at`] does. `form` must be that of the table's records. If
+    /// `form` is a constant, the compiler removes the branches on the form.
     #[inline(always)]
-    fn record_at_with_kind(&self, kind: KeyKind, offset_bytes: u64) -> Option<Record<'_>> {
-        let record = Record::at(kind, self.records(), offset_bytes)?;
+    fn record_at_with_form(&self, form: RecordForm, offset_bytes: u64) -> Option<Record<'_>> {
+        let record = Record::at(form, self.records(), offset_bytes)?;
         let start = offset_bytes as usize;
         self.are_intact(start..start + record.bytes().len()).then_some(record)
+    }
+
+    /// Returns the record of a row of a table with the compact layout, and the offset of its value in the records
+    /// section. Returns `None` if the row is damaged.
+    #[cfg(feature = "server")]
+    pub(crate) fn record_with_number(&self, row: usize) -> Option<(Record<'_>, u64)> {
+        self.groups().record(row)
+    }
+
+    /// Returns the record of the row after a position, or `None` if it is damaged.
+    #[inline]
+    fn record_of_row(&self, position: Position) -> Option<Record<'_>> {
+        match self.is_compact() {
+            true => self.groups().record(position.row).map(|(record, _)| record),
+            false => self.record_at(position.offset_bytes),
+        }
     }
 
     /// Returns the records section.
@@ -314,6 +365,7 @@ impl Store {
     fn index(&self) -> Index<'_> {
         let (dimensions, epoch) = (&self.layout.dimensions, self.blocks.epoch());
         Index {
+            form: self.form,
             hash_seed: dimensions.hash_seed,
             parts: dimensions.parts(),
             pilots: self.section(&self.layout.pilots),
@@ -339,10 +391,23 @@ impl Store {
         }
     }
 
-    /// Returns the fences, which may be damaged.
+    /// Returns the tree above the groups of the compact layout, which may be damaged.
+    #[inline]
+    fn tree(&self) -> Fences<'_> {
+        Fences { fences: &[], nodes: typed(self.section(&self.layout.fence_tree)), levels: &self.tree_levels }
+    }
+
+    /// Returns the fences, which may be damaged. The table must have the fast layout.
     #[inline]
     fn fence_entries(&self) -> &[Fence] {
         typed(self.section(&self.layout.fences))
+    }
+
+    /// Returns how records store keys and ends.
+    #[cfg(feature = "server")]
+    #[inline]
+    pub(crate) fn record_form(&self) -> RecordForm {
+        self.form
     }
 
     pub(crate) fn record_align_bytes(&self) -> usize {
@@ -360,9 +425,8 @@ impl Store {
 #[inline(always)]
 fn value(found: Found<'_>) -> Result<Option<&[u8]>, LookupError> {
     match found {
-        Found::Answer(answer, offset_bytes) => Ok(Some(value_of_response(answer, offset_bytes).0)),
-        Found::Missing => Ok(None),
         Found::Damaged => Err(LookupError::Damaged),
+        found => Ok(found.value().map(|(value, _)| value)),
     }
 }
 

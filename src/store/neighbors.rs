@@ -17,11 +17,17 @@ use super::{LookupError, Store};
 use crate::Lookup;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::fence::{FENCE_ROWS, Fence};
-use crate::format::key::{Key, KeyKind, LookupKey};
+use crate::format::heads::Heads;
+use crate::format::key::{Key, KeyKind};
+use crate::format::lookup_key::LookupKey;
+use crate::format::lookup_key::{RecordKey, by_form};
 use crate::format::record::Record;
 
 /// The offset of a record that the stages cannot determine. No record has this offset.
 const UNDETERMINED: u64 = u64::MAX;
+
+/// A row of a table of ranges that a store lends: the first key of the range, the last key, and the value.
+pub(crate) type LentRange<'s> = (Key<'s>, Key<'s>, &'s [u8]);
 
 /// A row's record and its offset in the records section, or `None` if there is no such row.
 pub(crate) type Neighbor<'s> = Option<(Record<'s>, u64)>;
@@ -31,6 +37,13 @@ impl Store {
     pub(crate) fn neighbor_row(&self, key: Key<'_>, side: Side) -> Result<Option<(Key<'_>, &[u8])>, LookupError> {
         let key = self.check_key_kind(key)?;
         Ok(self.neighbor(key, side)?.map(|(record, _)| (record.key(), record.value())))
+    }
+
+    /// Implements [`Lookup::cover`](super::Lookup::cover).
+    pub(crate) fn range_of(&self, key: Key<'_>) -> Result<Option<LentRange<'_>>, LookupError> {
+        self.check_ranges()?;
+        let key = self.check_key_kind(key)?;
+        Ok(self.neighbor(key, Side::After)?.and_then(|(record, _)| range_row(&record, key)))
     }
 
     /// Looks up the rows next to many keys, as [`Store::each_value`] looks values up.
@@ -45,20 +58,70 @@ impl Store {
         K: Into<Key<'k>> + Copy,
     {
         self.check_key_kinds(keys)?;
-        self.neighbor_while(keys, side, |i, row| {
+        self.neighbor_while(keys, side, |i, record| {
+            visit(i, record.map(|record| (record.key(), record.value())));
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Looks up the ranges that contain many keys, as [`Store::each_value`] looks values up.
+    #[inline(always)]
+    pub(super) fn range_of_many<'s, 'k, K>(
+        &'s self,
+        keys: &[K],
+        mut visit: impl FnMut(usize, Option<LentRange<'s>>),
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        self.check_ranges()?;
+        self.check_key_kinds(keys)?;
+        self.range_of_while(keys, |i, row| {
             visit(i, row);
             ControlFlow::Continue(())
         })
     }
 
+    /// Looks up the ranges that contain many keys, which must be of the table's kind. The table must have ranges. Calls
+    /// `visit` with each key's position in `keys` and the row of its range, until `visit` returns `Break`.
+    #[inline(always)]
+    pub(super) fn range_of_while<'s, 'k, K>(
+        &'s self,
+        keys: &[K],
+        mut visit: impl FnMut(usize, Option<LentRange<'s>>) -> ControlFlow<()>,
+    ) -> Result<(), LookupError>
+    where
+        K: Into<Key<'k>> + Copy,
+    {
+        self.neighbor_while(keys, Side::After, |i, record| {
+            visit(i, record.and_then(|record| range_row(&record, keys[i].into())))
+        })
+    }
+
+    /// Returns the row of the range that contains a key, after the floor of the key was looked up.
+    #[cfg(feature = "server")]
+    #[inline]
+    pub(crate) fn range_at_floor<'s>(
+        &'s self,
+        floor: Result<Neighbor<'s>, LookupError>,
+        key: Key<'_>,
+    ) -> Result<Neighbor<'s>, LookupError> {
+        self.check_ranges()?;
+        Ok(floor?.filter(|(record, _)| range_row(record, key).is_some()))
+    }
+
+    pub(super) fn check_ranges(&self) -> Result<(), LookupError> {
+        if self.form.has_ends { Ok(()) } else { Err(LookupError::NoRanges) }
+    }
+
     /// Looks up the floors or ceilings of many keys, which must be of the table's kind. Calls `visit` with each key's
-    /// position in `keys` and the row, until `visit` returns `Break`.
+    /// position in `keys` and the record, until `visit` returns `Break`.
     #[inline(always)]
     pub(super) fn neighbor_while<'s, 'k, K>(
         &'s self,
         keys: &[K],
         side: Side,
-        visit: impl FnMut(usize, Option<(Key<'s>, &'s [u8])>) -> ControlFlow<()>,
+        visit: impl FnMut(usize, Option<Record<'s>>) -> ControlFlow<()>,
     ) -> Result<(), LookupError>
     where
         K: Into<Key<'k>> + Copy,
@@ -75,7 +138,7 @@ impl Store {
         &'s self,
         keys: &[K],
         side: Side,
-        mut visit: impl FnMut(usize, Option<(Key<'s>, &'s [u8])>) -> ControlFlow<()>,
+        mut visit: impl FnMut(usize, Option<Record<'s>>) -> ControlFlow<()>,
     ) -> Result<(), LookupError>
     where
         K: Into<Key<'k>> + Copy,
@@ -83,7 +146,7 @@ impl Store {
         let key = |i: usize| -> Key<'k> { keys[i].into() };
         let mut outcome = Ok(());
         let found = |i, neighbor: Result<Neighbor<'s>, LookupError>| match neighbor {
-            Ok(neighbor) => visit(i, neighbor.map(|(record, _)| (record.key(), record.value()))),
+            Ok(neighbor) => visit(i, neighbor.map(|(record, _)| record)),
             Err(error) => {
                 outcome = Err(error);
                 ControlFlow::Break(())
@@ -101,7 +164,7 @@ impl Store {
     /// kind.
     pub(crate) fn neighbor(&self, key: Key<'_>, side: Side) -> Result<Neighbor<'_>, LookupError> {
         let Some(position) = self.position_of_neighbor(key, side)? else { return Ok(None) };
-        let record = self.record_at(position.offset_bytes).ok_or(LookupError::Damaged)?;
+        let record = self.record_of_row(position).ok_or(LookupError::Damaged)?;
         Ok(Some((record, position.offset_bytes)))
     }
 
@@ -115,9 +178,32 @@ impl Store {
         &'s self,
         count: usize,
         key_at: impl Fn(usize) -> (K, Side),
-        mut found: impl FnMut(usize, Result<Neighbor<'s>, LookupError>) -> ControlFlow<()>,
+        found: impl FnMut(usize, Result<Neighbor<'s>, LookupError>) -> ControlFlow<()>,
     ) {
         debug_assert_eq!(K::KIND, self.key_kind());
+        if self.is_compact() {
+            let key_at = |i| {
+                let (key, side) = key_at(i);
+                (key.number(), side)
+            };
+            return self.groups().neighbor_each(count, key_at, found);
+        }
+        by_form!(
+            self.form, K,
+            plain: self.neighbor_each_of::<K, K>(count, key_at, found),
+            fixed: self.neighbor_each_of::<K, K::Fixed>(count, key_at, found),
+            ranged(_keys): self.neighbor_each_of::<K, K::Ranged>(count, key_at, found)
+        );
+    }
+
+    /// Implements [`Store::neighbor_each`] for a table whose records have the form of `R`.
+    #[inline(always)]
+    fn neighbor_each_of<'s, 'k, K: LookupKey + Into<Key<'k>>, R: RecordKey>(
+        &'s self,
+        count: usize,
+        key_at: impl Fn(usize) -> (K, Side),
+        mut found: impl FnMut(usize, Result<Neighbor<'s>, LookupError>) -> ControlFlow<()>,
+    ) {
         let epoch = self.epoch();
         let are_fences_verified = self.blocks.are_fences_verified(epoch);
         let mut window = Window::new();
@@ -129,7 +215,7 @@ impl Store {
             }
             let Some(number) = step.checked_sub(WINDOW_GROUPS - 1) else { continue };
             for (i, lane) in (number * GROUP_KEYS..).zip(window.group(number, count)) {
-                if found(i, self.neighbor_at(key_at(i), lane.at)).is_break() {
+                if found(i, self.neighbor_at::<K, R>(key_at(i), lane.at)).is_break() {
                     return;
                 }
             }
@@ -196,7 +282,7 @@ impl Store {
     /// Returns the first lane of a search for a key's neighbor.
     #[inline(always)]
     pub(super) fn lane_of_neighbor(&self, key: Key<'_>, side: Side) -> Lane {
-        let head = key.head(self.common.len());
+        let head = self.heads().of(key);
         // No bound is above the greatest head.
         // Heads omit the common prefix, so they decide nothing for a key with another prefix. The fourth stage looks
         // these keys up slowly.
@@ -236,12 +322,12 @@ impl Store {
     /// neighbor, because every row between this row and the key would have the same code as the key, and the stages
     /// selected the last of these rows ([`Side::After`]) or the first ([`Side::Before`]).
     #[inline(always)]
-    fn neighbor_at<'k, K: LookupKey + Into<Key<'k>>>(
+    fn neighbor_at<'k, K: LookupKey + Into<Key<'k>>, R: RecordKey>(
         &self,
         (key, side): (K, Side),
         offset_bytes: u64,
     ) -> Result<Neighbor<'_>, LookupError> {
-        let record = self.record_at_with_kind(K::KIND, offset_bytes);
+        let record = self.record_at_with_form(R::form(self.form), offset_bytes);
         match record {
             Some(record) if is_before(record.key(), key.into(), side) == (side == Side::After) => {
                 Ok(Some((record, offset_bytes)))
@@ -263,6 +349,14 @@ impl Store {
         prefetch(self.blocks.tags(), offset_bytes / BLOCK_LEN_BYTES);
         prefetch_lines(self.records(), offset_bytes, self.typical_len_bytes);
     }
+}
+
+/// Returns the row of a record if it is the record of a range that contains a key. The range must not begin after the
+/// key.
+#[inline(always)]
+fn range_row<'s>(record: &Record<'s>, key: Key<'_>) -> Option<LentRange<'s>> {
+    let end = record.end().filter(|end| key <= *end)?;
+    Some((record.key(), end, record.value()))
 }
 
 /// Returns the bound for a search of the tree: heads of fences before the position are below it. `head` is less than
@@ -300,12 +394,15 @@ impl Store {
     /// Returns the number of rows with a key less than `key` ([`Side::Before`]), or less than or equal to `key`
     /// ([`Side::After`]). Returns `None` if a fence or a record that must be read is damaged.
     pub(super) fn rows_before(&self, key: Key<'_>, side: Side) -> Option<usize> {
+        if self.is_compact() {
+            return self.groups().rows_before(key.as_u64()?, side);
+        }
         match self.compare_common(key) {
             Ordering::Less => return Some(0),
             Ordering::Greater => return Some(self.len()),
             Ordering::Equal => {}
         }
-        let head = key.head(self.common.len());
+        let head = self.heads().of(key);
         let Some((number, fence)) = self.fence_before(key, head, side)? else { return Some(0) };
         let code = fence.code(head);
         let (below, up_to) = (fence.rows_below(code), fence.rows_up_to(code));
@@ -370,6 +467,12 @@ impl Store {
             }
         }
         Some(rows.start + start * step)
+    }
+
+    /// Returns how the heads of the table's keys are computed.
+    #[inline(always)]
+    pub(super) fn heads(&self) -> Heads {
+        Heads::new(self.layout.dimensions.key_type, self.common.len())
     }
 
     /// Compares a key with the common prefix of the table's keys. Returns `Less` if the key is less than all keys of

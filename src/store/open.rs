@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use super::blocks::{BlockNumbers, Blocks};
 #[cfg(feature = "server")]
 use super::cold::RecentPages;
+use super::groups;
 use super::map::Map;
 use super::memory::{self, Memory, OpenOptions, Step, Verify};
-use super::{MappedStore, PREFETCH_MAX_BYTES, Pace, Store, StoreError, check, survive_bus_errors};
+use super::{MappedStore, PREFETCH_MAX_BYTES, Pace, Store, StoreError, check, check_plan, survive_bus_errors};
 use crate::format::FormatError;
 #[cfg(feature = "object-store")]
 use crate::format::checksum::BLOCK_LEN_BYTES;
@@ -149,7 +150,7 @@ impl Store {
     pub(crate) fn check_file(
         file: &File,
         path: &Path,
-        plan: &check::Plan,
+        plan: &check_plan::Plan,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Layout, StoreError> {
         let map = memory::load(file, path, Memory::Map, &OpenOptions::default(), &mut |_| ())?;
@@ -225,12 +226,16 @@ impl Unchecked {
             sums: layout.blocks(SectionKind::BlockSums),
         };
         let blocks = Blocks::new(numbers).map_err(StoreError::io(path))?;
-        let (common, tree_levels) = (Box::default(), TreeLevels::new(layout.dimensions.row_count));
+        let (common, tree_levels) = (Box::default(), TreeLevels::new(layout.dimensions.head_count()));
+        let form = layout.dimensions.record_form();
+        let typical_group_len_bytes = groups::typical_len_bytes(&layout);
         let store = Store {
             map,
             layout,
+            form,
             blocks,
             typical_len_bytes,
+            typical_group_len_bytes,
             may_be_cold: false,
             assumes_cold: false,
             common,
@@ -291,7 +296,7 @@ impl Unchecked {
         let damaged = sections.filter(|(section, place)| {
             let bytes = self.store.section(place);
             match section {
-                SectionKind::BlockSums => check::block_sums(&self.store, &check::Plan::default()).is_err(),
+                SectionKind::BlockSums => check::block_sums(&self.store, &check_plan::Plan::default()).is_err(),
                 _ => section_sum_of(bytes) != place.checksum,
             }
         });
@@ -317,7 +322,7 @@ impl Unchecked {
     /// verifies the root of the block sums, the schema, the first and the last record, and, if `every_block` is set,
     /// every block.
     pub(super) fn check_as(self, verify: Verify, every_block: bool, pace: &Pace) -> Result<Store, StoreError> {
-        let plan = check::Plan { pace: pace.clone(), ..check::Plan::default() };
+        let plan = check_plan::Plan { pace: pace.clone(), ..check_plan::Plan::default() };
         self.check_with(pace, |store| {
             match verify {
                 Verify::Full => check::all(store, &plan, &mut |_| ())?,
@@ -337,7 +342,7 @@ impl Unchecked {
 
     /// Verifies everything except the header, as a plan requires.
     #[cfg(feature = "bake")]
-    pub(super) fn check_by(self, plan: &check::Plan, progress: &mut dyn FnMut(u64)) -> Result<Store, StoreError> {
+    pub(super) fn check_by(self, plan: &check_plan::Plan, progress: &mut dyn FnMut(u64)) -> Result<Store, StoreError> {
         self.check_with(&plan.pace, |store| check::all(store, plan, progress))
     }
 

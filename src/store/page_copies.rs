@@ -88,6 +88,14 @@ impl CopyableMapping {
         &self.memory
     }
 
+    /// Returns whether pages can be copied. An emulator, such as QEMU's user mode, may not be able to map a page twice.
+    pub(super) fn can_copy(&self) -> bool {
+        let page_len_bytes = page_len_bytes();
+        // SAFETY: As in `LockedCopies::replace`: the call maps the first page a second time.
+        let mapped = unsafe { remapped(self.memory.as_ptr().addr(), 0, page_len_bytes, None) };
+        mapped.map(|address| drop(Original { address, len_bytes: page_len_bytes })).is_ok()
+    }
+
     /// Waits until no other thread has the copies locked. Must not be called while this thread has [`FixedCopies`].
     pub(super) fn lock(&self) -> LockedCopies<'_> {
         LockedCopies { copies: unpoisoned(&self.copies), memory: &self.memory }

@@ -18,7 +18,8 @@ use super::{LookupError, Store};
 use crate::Lookup;
 use crate::format::KeyBounds;
 use crate::format::fence::{FENCE_ROWS, Fence};
-use crate::format::key::{Key, KeyKind, LookupKey};
+use crate::format::key::{Key, KeyKind};
+use crate::format::lookup_key::LookupKey;
 
 /// The row number of an end that the stages cannot determine. No table has that many rows.
 pub(super) const UNDETERMINED: u64 = u64::MAX;
@@ -241,6 +242,14 @@ impl Store {
         const GROUP_RANGES: usize = GROUP_KEYS / 2;
         debug_assert_eq!(K::KIND, self.key_kind());
         let epoch = self.epoch();
+        if self.is_compact() {
+            for i in 0..count {
+                if found(i, self.row_numbers_in_groups(epoch, &lookup(i))).is_break() {
+                    return;
+                }
+            }
+            return;
+        }
         let are_fences_verified = self.blocks.are_fences_verified(epoch);
         let mut window = Window::new();
         for step in 0..count.div_ceil(GROUP_RANGES) + WINDOW_GROUPS - 1 {
@@ -263,6 +272,24 @@ impl Store {
                 }
             }
         }
+    }
+
+    /// Returns the numbers of the rows of a range in a table with the compact layout.
+    fn row_numbers_in_groups<'k, K: LookupKey + Into<Key<'k>>>(
+        &self,
+        epoch: Epoch,
+        lookup: &RangeLookup<K>,
+    ) -> Result<Range<usize>, LookupError> {
+        if epoch.is_distrust() && lookup.has_key() {
+            return Err(LookupError::Damaged);
+        }
+        let row = |end: RangeEnd<K>| match end {
+            RangeEnd::BeforeAll => Ok(0),
+            RangeEnd::Beside(key, side) => self.rows_before(key.into(), side).ok_or(LookupError::Damaged),
+            RangeEnd::AfterAll => Ok(self.len()),
+        };
+        let (start, end) = (row(lookup.start)?, row(lookup.end)?);
+        Ok(start.min(end)..end)
     }
 
     /// Runs the first three stages, each for one group of ends.
@@ -337,7 +364,7 @@ impl Store {
             RangeEnd::AfterAll => return known(self.len() as u64),
             RangeEnd::Beside(key, _) => key.into(),
         };
-        let head = key.head(self.common.len());
+        let head = self.heads().of(key);
         match self.compare_common(key) {
             Ordering::Less => known(0),
             Ordering::Greater => known(self.len() as u64),

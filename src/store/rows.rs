@@ -11,7 +11,7 @@ use crate::format::fence::FENCE_ROWS;
 use crate::format::key::Key;
 use crate::format::record::Record;
 #[cfg(feature = "server")]
-use crate::format::record::record_len_min_bytes;
+use crate::format::record::{ALIGN_BYTES, record_len_bytes, record_len_min_bytes};
 
 /// A position between two rows, or at either end of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,10 +117,10 @@ impl<'s> Rows<'s> {
         found
     }
 
-    /// Returns the item of a record. Without a record, ends the iteration, with an error if a row is damaged.
-    fn item(&mut self, record: Option<Record<'s>>) -> Option<<Self as Iterator>::Item> {
+    /// Returns a record as an item. Without a record, ends the iteration, with an error if a row is damaged.
+    pub(super) fn item(&mut self, record: Option<Record<'s>>) -> Option<Result<Record<'s>, LookupError>> {
         if let Some(record) = record {
-            return Some(Ok((record.key(), record.value())));
+            return Some(Ok(record));
         }
         self.next = self.end;
         std::mem::take(&mut self.is_damaged).then_some(Err(LookupError::Damaged))
@@ -158,7 +158,7 @@ impl<'s> Rows<'s> {
     }
 
     /// Returns the next row's record, and its offset in the records section.
-    pub(super) fn next_record(&mut self) -> Option<(Record<'s>, u64)> {
+    pub(crate) fn next_record(&mut self) -> Option<(Record<'s>, u64)> {
         if self.next.row >= self.end.row || self.is_damaged {
             return None;
         }
@@ -166,7 +166,7 @@ impl<'s> Rows<'s> {
         if offset_bytes >= self.read_ahead_at_bytes {
             self.read_ahead();
         }
-        let record = self.store.record_at(offset_bytes);
+        let record = self.store.record_of_row(self.next);
         let record = self.or_damaged(record)?;
         self.next.offset_bytes += record.len_bytes(self.store.record_align_bytes()) as u64;
         self.next.row += 1;
@@ -182,11 +182,18 @@ impl<'s> Rows<'s> {
         self.store.begin_read(start as usize..end.max(start) as usize);
     }
 
-    fn previous_record(&mut self) -> Option<Record<'s>> {
+    /// Returns the record of the last remaining row, and its offset in the records section.
+    pub(crate) fn previous_record(&mut self) -> Option<(Record<'s>, u64)> {
         if self.next.row >= self.end.row || self.is_damaged {
             return None;
         }
         let row = self.end.row - 1;
+        if self.store.is_compact() {
+            let record = self.store.groups().record(row);
+            let (record, offset_bytes) = self.or_damaged(record)?;
+            self.end = Position { row, offset_bytes };
+            return Some((record, offset_bytes));
+        }
         if !(self.group.first_row..self.group.first_row + self.group.count).contains(&row) {
             let group = self.store.group_with_row(row, self.end.row);
             self.group = self.or_damaged(group)?;
@@ -195,7 +202,7 @@ impl<'s> Rows<'s> {
         let record = self.store.record_at(offset_bytes);
         let record = self.or_damaged(record)?;
         self.end = Position { row, offset_bytes };
-        Some(record)
+        Some((record, offset_bytes))
     }
 }
 
@@ -219,16 +226,53 @@ impl PageRange {
     }
 }
 
+/// A page of rows of a table with the compact layout, whose records are written when they are sent.
+#[cfg(feature = "server")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ValuesPage {
+    /// The numbers of the rows.
+    pub(crate) rows: Range<usize>,
+    /// The length of the records.
+    pub(crate) len_bytes: usize,
+    /// Whether the requested range has rows that are not in this page.
+    pub(crate) more: bool,
+}
+
 #[cfg(feature = "server")]
 impl Rows<'_> {
+    /// Returns the page that [`Rows::page`] returns, in a table with the compact layout.
+    pub(crate) fn page_of_values(&self, backward: bool, rows_max: usize, len_max_bytes: usize) -> Option<ValuesPage> {
+        let (groups, all) = (self.store.groups(), self.next.row..self.end.row);
+        let mut rows = if backward { all.end..all.end } else { all.start..all.start };
+        let mut len_bytes = 0;
+        while rows.len() < all.len().min(rows_max) {
+            let row = if backward { rows.start - 1 } else { rows.end };
+            let value = groups.value_range(row)?;
+            let value_len_bytes = (value.end - value.start) as usize;
+            let row_len_bytes = record_len_bytes(self.store.form, Key::U64(0).into(), value_len_bytes, ALIGN_BYTES);
+            if !rows.is_empty() && len_bytes + row_len_bytes > len_max_bytes {
+                break;
+            }
+            len_bytes += row_len_bytes;
+            rows = if backward { row..rows.end } else { rows.start..row + 1 };
+        }
+        Some(ValuesPage { more: rows.len() < all.len(), rows, len_bytes })
+    }
+
     /// Returns a page with the first rows of the range, or with the last rows if `backward` is set. The page has at
     /// most `rows_max` rows, and the total length of their records is at most `len_max_bytes`. A row whose record is
-    /// longer than `len_max_bytes` is a page of its own. Returns `None` if the file is damaged where the page would
+    /// longer than `len_max_bytes` is a page of its own. In the compact layout, rows count as long as their records in the
+    /// fast layout. Returns `None` if the file is damaged where the page would
     /// begin or end.
     pub(crate) fn page(&self, backward: bool, rows_max: usize, len_max_bytes: usize) -> Option<PageRange> {
         let (store, mut next, mut end, rows) = (self.store, self.next, self.end, self.len());
+        if store.is_compact() {
+            let page = self.page_of_values(backward, rows_max, len_max_bytes)?;
+            let (start, end) = (store.position(page.rows.start)?, store.position(page.rows.end)?);
+            return Some(PageRange { more: page.more, ..PageRange::between(start, end) });
+        }
         // A page has at most this many rows and one more, so the search for its end reads only the fences near it.
-        let fit_rows = len_max_bytes / record_len_min_bytes(store.record_align_bytes()) + 1;
+        let fit_rows = len_max_bytes / record_len_min_bytes(store.form, store.record_align_bytes()) + 1;
         // The offsets wrap, here and below, only if the file was changed since it was opened.
         let len_bytes = |next: Position, end: Position| end.offset_bytes.wrapping_sub(next.offset_bytes);
         if rows > rows_max {
@@ -258,12 +302,16 @@ impl Rows<'_> {
     }
 }
 
+fn row(record: Result<Record<'_>, LookupError>) -> Result<(Key<'_>, &[u8]), LookupError> {
+    record.map(|record| (record.key(), record.value()))
+}
+
 impl<'s> Iterator for Rows<'s> {
     type Item = Result<(Key<'s>, &'s [u8]), LookupError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let record = self.next_record().map(|(record, _)| record);
-        self.item(record)
+        self.item(record).map(row)
     }
 
     /// Skips `count` rows and returns the next one. Reads at most the rows between two fences to find that row.
@@ -286,8 +334,8 @@ impl FusedIterator for Rows<'_> {}
 
 impl DoubleEndedIterator for Rows<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let record = self.previous_record();
-        self.item(record)
+        let record = self.previous_record().map(|(record, _)| record);
+        self.item(record).map(row)
     }
 
     /// Skips `count` rows from the end and returns the row before them. Reads at most the rows between two fences to
@@ -318,6 +366,9 @@ impl Store {
         if row >= self.len() {
             return Some(self.end());
         }
+        if self.is_compact() {
+            return self.groups().position(row);
+        }
         self.fence(row / FENCE_ROWS)?;
         let (known_row, place) = self.fences().last_place(row)?;
         let known = Position { row: known_row, offset_bytes: place * self.record_align_bytes() as u64 };
@@ -327,6 +378,9 @@ impl Store {
     /// Returns the record of a row. Uses only the place of the fence, and reads the records from there up to the row,
     /// so that a wrong distance in the fence has no effect.
     pub(super) fn record_after_walk(&self, row: usize) -> Option<Record<'_>> {
+        if self.is_compact() {
+            return self.groups().record(row).map(|(record, _)| record);
+        }
         let fence = self.fence(row / FENCE_ROWS)?;
         let offset_bytes = u64::from(fence.place.get()) * self.record_align_bytes() as u64;
         let position = self.walk(Position { row: row - row % FENCE_ROWS, offset_bytes }, row)?;

@@ -14,9 +14,10 @@ use super::epoch::Epoch;
 use super::fences::{GROUP_KEYS, WINDOW_GROUPS, prefetch_lines};
 use super::machine::{Task, Windows, item_at_fraction, prefetch, run_with_new_instructions};
 use crate::format::checksum::BLOCK_LEN_BYTES;
+use crate::format::form::{KeyForm, RecordForm};
 use crate::format::index::{Hash, Parts};
-use crate::format::key::{KeyKind, LookupKey};
-use crate::format::record::{self, SHORT_MAX_BYTES};
+use crate::format::lookup_key::RecordKey;
+use crate::format::record::{self, SHORT_MAX_BYTES, value_of_response};
 
 /// The maximum length of the record of a number that has a short response.
 const SHORT_RECORD_MAX_BYTES: usize = size_of::<u64>() + SHORT_MAX_BYTES;
@@ -54,7 +55,7 @@ impl<'i, T> Window<'i, T> {
 
     /// Returns the next group of items and, for each item, the offset of the only record that can have the item's key.
     #[inline(always)]
-    fn next_group<K: LookupKey>(
+    fn next_group<K: RecordKey>(
         &mut self,
         index: &Index<'_>,
         key_of: &impl Fn(&T) -> K,
@@ -86,10 +87,25 @@ impl<'i, T> Window<'i, T> {
 pub(crate) enum Found<'a> {
     /// The key's stored response, and the response's offset in the records section.
     Answer(&'a [u8], u64),
+    /// The key's value, and its offset in the records section, in a table with the compact layout, which stores no
+    /// responses.
+    Value(&'a [u8], u64),
     /// No record has this key.
     Missing,
     /// The bytes that the result depends on are damaged.
     Damaged,
+}
+
+impl<'a> Found<'a> {
+    /// Returns the key's value, and its offset in the records section, if a row has the key.
+    #[inline(always)]
+    pub(crate) fn value(self) -> Option<(&'a [u8], u64)> {
+        match self {
+            Found::Answer(answer, offset_bytes) => Some(value_of_response(answer, offset_bytes)),
+            Found::Value(value, offset_bytes) => Some((value, offset_bytes)),
+            Found::Missing | Found::Damaged => None,
+        }
+    }
 }
 
 /// A short stored response: a header and a value.
@@ -161,6 +177,7 @@ const NO_SLOT: usize = usize::MAX;
 /// The data that lookups in the hash index read: sections and header fields of a file, and the state of its blocks.
 #[derive(Clone, Copy)]
 pub(super) struct Index<'a> {
+    pub(super) form: RecordForm,
     pub(super) hash_seed: u64,
     pub(super) parts: Parts,
     pub(super) pilots: &'a [u8],
@@ -183,7 +200,7 @@ pub(super) struct Index<'a> {
 impl<'a> Index<'a> {
     /// Looks up one key.
     #[inline]
-    pub(super) fn find<K: LookupKey>(&self, key: K) -> Found<'a> {
+    pub(super) fn find<K: RecordKey>(&self, key: K) -> Found<'a> {
         let hash = key.hash(self.hash_seed);
         let offset_bytes = match self.are_slots_verified {
             true => self.offset_bytes(self.slot(hash)),
@@ -200,7 +217,7 @@ impl<'a> Index<'a> {
     /// place must not be read: `admits_pilot` and `admits_slot` determine this. An offset may be outside the records
     /// section.
     #[cfg(feature = "server")]
-    pub(super) fn offset_if<K: LookupKey>(
+    pub(super) fn offset_if<K: RecordKey>(
         &self,
         key: K,
         admits_pilot: impl FnOnce(usize) -> bool,
@@ -217,7 +234,7 @@ impl<'a> Index<'a> {
     /// Calls `begin_pilot` with the pilot of each of `count` keys, and then `begin_slot` with the slot of each key,
     /// before the blocks of the slots are read.
     #[cfg(feature = "server")]
-    pub(super) fn visit_positions<K: LookupKey>(
+    pub(super) fn visit_positions<K: RecordKey>(
         &self,
         keys: &[K],
         mut begin_pilot: impl FnMut(usize),
@@ -231,14 +248,14 @@ impl<'a> Index<'a> {
     /// Looks up the key of each item, and passes the items and results to `visitor`, in order. Returns the number of
     /// items before the first `Break`.
     #[inline(always)]
-    pub(super) fn find_each<T, K: LookupKey>(
+    pub(super) fn find_each<T, K: RecordKey>(
         &self,
         items: &[T],
         key_of: impl Fn(&T) -> K,
         visitor: impl Visitor<'a, T>,
     ) -> usize {
         struct FindEach<'i, 'a, T, F, V>(&'i Index<'a>, &'i [T], F, V);
-        impl<'a, T, K: LookupKey, F: Fn(&T) -> K, V: Visitor<'a, T>> Task for FindEach<'_, 'a, T, F, V> {
+        impl<'a, T, K: RecordKey, F: Fn(&T) -> K, V: Visitor<'a, T>> Task for FindEach<'_, 'a, T, F, V> {
             type Output = usize;
 
             #[inline(always)]
@@ -253,7 +270,7 @@ impl<'a> Index<'a> {
 
     /// Implements [`Index::find_each`].
     #[inline(always)]
-    fn visit_each<T, K: LookupKey>(
+    fn visit_each<T, K: RecordKey>(
         &self,
         items: &[T],
         key_of: impl Fn(&T) -> K,
@@ -286,7 +303,7 @@ impl<'a> Index<'a> {
 
     /// Returns, for the key of each item, the offset of the only record that can have the key. An offset may be outside
     /// the records section.
-    pub(super) fn offsets_bytes<T, K: LookupKey>(&self, items: &[T], key_of: impl Fn(&T) -> K) -> Vec<u64> {
+    pub(super) fn offsets_bytes<T, K: RecordKey>(&self, items: &[T], key_of: impl Fn(&T) -> K) -> Vec<u64> {
         let mut all_bytes = Vec::with_capacity(items.len());
         let mut window = Window::new(items);
         while let Some((_, offsets_bytes)) = window.next_group(self, &key_of) {
@@ -298,7 +315,7 @@ impl<'a> Index<'a> {
     /// Runs the first three stages, each for one group. The first stage stores the hash of each key in its entry, the
     /// second stage replaces the hash with the slot, and the third stage replaces the slot with the record's offset.
     #[inline(always)]
-    fn advance<T, K: LookupKey>(&self, step: usize, key_of: &impl Fn(&T) -> K, window: &mut Window<'_, T>) {
+    fn advance<T, K: RecordKey>(&self, step: usize, key_of: &impl Fn(&T) -> K, window: &mut Window<'_, T>) {
         match self.are_slots_verified {
             true => self.run_stages::<T, K, true>(step, key_of, window),
             false => self.advance_and_verify(step, key_of, window),
@@ -307,13 +324,13 @@ impl<'a> Index<'a> {
 
     /// Like [`Index::advance`], but verifies the blocks of each pilot and each place first.
     #[inline(never)]
-    fn advance_and_verify<T, K: LookupKey>(&self, step: usize, key_of: &impl Fn(&T) -> K, window: &mut Window<'_, T>) {
+    fn advance_and_verify<T, K: RecordKey>(&self, step: usize, key_of: &impl Fn(&T) -> K, window: &mut Window<'_, T>) {
         self.run_stages::<T, K, false>(step, key_of, window);
     }
 
     /// Implements [`Index::advance`]. `VERIFIED` must be `are_slots_verified`.
     #[inline(always)]
-    fn run_stages<T, K: LookupKey, const VERIFIED: bool>(
+    fn run_stages<T, K: RecordKey, const VERIFIED: bool>(
         &self,
         step: usize,
         key_of: &impl Fn(&T) -> K,
@@ -375,11 +392,13 @@ impl<'a> Index<'a> {
     /// Like [`Index::record`], for short and missing responses. May return [`Quick::Undecided`] for any record, for
     /// example if its block is not verified yet.
     #[inline(always)]
-    fn quick_record<K: LookupKey>(&self, key: K, offset_bytes: u64) -> Quick<'a> {
+    fn quick_record<K: RecordKey>(&self, key: K, offset_bytes: u64) -> Quick<'a> {
         let start = offset_bytes as usize;
-        let record = match K::KIND {
-            KeyKind::U64 => self.record_windows.at(start).map(|record| &record[..]),
-            KeyKind::Bytes => self.records.get(start..),
+        let record = match K::form(self.form) {
+            RecordForm { keys: KeyForm::U64, has_ends: false } => {
+                self.record_windows.at(start).map(|record| &record[..])
+            }
+            _ => self.records.get(start..),
         };
         let Some(record) = record else { return Quick::Undecided };
         // The compared bytes may be damaged: a result counts only if they are verified.
@@ -408,7 +427,7 @@ impl<'a> Index<'a> {
     ///
     /// Not inlined, so that the loop over short responses can use all registers.
     #[inline(never)]
-    fn record<K: LookupKey>(&self, key: K, offset_bytes: u64) -> Found<'a> {
+    fn record<K: RecordKey>(&self, key: K, offset_bytes: u64) -> Found<'a> {
         let start = offset_bytes as usize;
         let Some(rest) = self.records.get(start..) else { return self.outside_records() };
         let Some(answer_at_bytes) = key.answer_at(rest) else {

@@ -210,13 +210,15 @@ impl WatchedFile {
     /// stamp. Does nothing if the file was ever leased or is immutable. Must be called before bytes of the file are
     /// verified. If the wait is canceled, or a process continues to write, the file counts as changed.
     ///
-    /// Does not wait for the change time, because direct clients would then receive a renamed file later. If the change
-    /// time is not settled, the first lookup that examines the file rechecks it.
+    /// Waits for the change time, too, only if lookups could copy no pages until then, because direct clients would
+    /// receive a renamed file later. Otherwise, the first lookup that examines the file rechecks it.
     pub(super) fn settle(&self, pace: &Pace) -> io::Result<()> {
         let mut waited = Duration::ZERO;
         while self.is_examined() {
             let stamp = self.stamp()?;
-            let Some(left) = unsettled_for(system_time(stamp.modified), SystemTime::now()) else {
+            let unsettled_for = |time| unsettled_for(system_time(time), SystemTime::now());
+            let changed = unsettled_for(stamp.changed).filter(|_| !self.pages.can_copy());
+            let Some(left) = unsettled_for(stamp.modified).max(changed) else {
                 self.trust(&stamp, self.detects_changes(&stamp));
                 break;
             };

@@ -90,6 +90,15 @@ impl<T> fmt::Debug for StructRows<'_, T> {
     }
 }
 
+/// The row whose value a lookup of a key reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueOf {
+    /// The row with the key.
+    Key,
+    /// The range that contains the key.
+    Cover,
+}
+
 /// Visits the value of each key of a batch.
 pub(crate) type VisitValues<'a> = &'a mut dyn FnMut(&mut dyn FnMut(Option<&[u8]>)) -> Result<(), LookupError>;
 

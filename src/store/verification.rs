@@ -12,7 +12,8 @@ use crate::format::checksum::BLOCK_LEN_BYTES;
 /// block is already verified.
 pub(super) const BLOCK_WORK: usize = 200 * BLOCK_LEN_BYTES / 1024;
 
-/// The work of copying the pages of a block, verifying the copy, and releasing it later: about ten system calls.
+/// The work of copying the pages of a block, verifying the copy, and releasing it later: about ten system calls. They
+/// take longer than copying the bytes, even those of a page of 64 KiB.
 const COPY_WORK: usize = 10 * BLOCK_WORK;
 
 struct Meter {

@@ -85,6 +85,7 @@ fn data_type(column_type: ColumnType) -> DataType {
                 None => DataType::LargeList(element),
             }
         }
+        ColumnType::TextList => DataType::LargeList(Arc::new(Field::new(ELEMENT_NAME, DataType::LargeUtf8, false))),
     }
 }
 
@@ -136,8 +137,12 @@ fn list(
     ends: &[usize],
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef, ArrowError> {
-    let ColumnType::List { element, .. } = column_type else { unreachable!("only lists have elements") };
-    let elements = array(element.column_type(), elements, None)?;
+    let element = match column_type {
+        ColumnType::List { element, .. } => element.column_type(),
+        ColumnType::TextList => ColumnType::Text,
+        _ => unreachable!("only lists have elements"),
+    };
+    let elements = array(element, elements, None)?;
     Ok(match data_type {
         DataType::FixedSizeList(field, len) => Arc::new(FixedSizeListArray::try_new(field, len, elements, nulls)?),
         DataType::LargeList(field) => Arc::new(LargeListArray::try_new(field, offsets(ends), elements, nulls)?),
@@ -209,6 +214,10 @@ mod tests {
                     _ => array.as_list::<i64>().value(row),
                 };
                 assert_eq!(element_bytes(&elements), expected.as_bytes());
+            }
+            Value::TextList(expected) => {
+                let texts = array.as_list::<i64>().value(row);
+                assert!(texts.as_string::<i64>().iter().map(Option::unwrap).eq(expected.iter()));
             }
         }
     }

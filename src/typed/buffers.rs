@@ -80,8 +80,9 @@ pub enum ColumnValues {
         /// The end of each row's data.
         ends: Vec<usize>,
     },
-    /// Lists: the elements of all rows, and the number of the element at which each row's list ends. In a column of
-    /// lists of fixed length, a row without a value has as many zeros.
+    /// Lists: the elements of all rows, and the number of the element at which each row's list ends. The elements of
+    /// lists of texts are [`ColumnValues::Data`]. In a column of lists of fixed length, a row without a value has as
+    /// many zeros.
     List {
         /// The elements of all rows.
         elements: Box<ColumnValues>,
@@ -225,6 +226,9 @@ impl ColumnValues {
                         let elements = Box::new(Self::of_type(element.column_type()));
                         ColumnValues::List { elements, ends: Vec::new() }
                     }
+                    ColumnType::TextList => {
+                        ColumnValues::List { elements: Box::new(Self::of_type(ColumnType::Text)), ends: Vec::new() }
+                    }
                     _ => ColumnValues::Data { data: Vec::new(), ends: Vec::new() },
                 }
             };
@@ -254,6 +258,7 @@ impl ColumnValues {
                     (ColumnValues::List { elements, ends }, value) => {
                         match value {
                             Value::List(list) => list.iter().for_each(|element| elements.push(element, 0)),
+                            Value::TextList(list) => list.iter().for_each(|text| elements.push(Value::Text(&text), 0)),
                             _ => (0..null_len).for_each(|_| elements.push(Value::Null, 0)),
                         }
                         ends.push(elements.len());
@@ -327,6 +332,9 @@ mod tests {
             Value::Date(value) => format!("{value:?}"),
             Value::Decimal { unscaled, .. } => format!("{unscaled:?}"),
             Value::List(list) => format!("{:?}", list.iter().map(text_of).collect::<Vec<_>>()),
+            Value::TextList(list) => {
+                format!("{:?}", list.iter().map(|text| text_of(Value::Text(&text))).collect::<Vec<_>>())
+            }
         }
     }
 

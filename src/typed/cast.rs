@@ -11,7 +11,7 @@
 //! | `text`, `bytes` | each other, if the bytes are UTF-8 |
 //! | any type | the text of the value |
 //! | `text` | the value with this text |
-//! | `list` | a list whose elements are converted |
+//! | `list` | a list whose elements are converted; `list(text)` becomes only text |
 
 use super::cell::{List, Value, fits};
 use super::text::{TextParser, write_text};
@@ -208,6 +208,8 @@ mod tests {
             ("bool", "true", "text", "true"),
             ("text", "1.5", "f32", "1.5"),
             ("text", "[1,2]", "list(u8,2)", "[1,2]"),
+            ("text", "[ \"a\" ]", "list(text)", "[\"a\"]"),
+            ("list(text)", "[\"a\"]", "text", "[\"a\"]"),
             ("list(i64)", "[1,2]", "list(f32,2)", "[1,2]"),
             ("list(date)", "[\"2026-11-21\"]", "list(timestamp(ms))", "[\"2026-11-21T00:00:00.000Z\"]"),
         ] {
@@ -240,6 +242,8 @@ mod tests {
             ("bool", "true", "i8"),
             ("i64", "1", "bytes"),
             ("list(i64)", "[1,300]", "list(u8)"),
+            ("list(i64)", "[1]", "list(text)"),
+            ("list(text)", "[\"1\"]", "list(i64)"),
             ("list(i64)", "[1]", "list(i64,2)"),
         ] {
             assert_eq!(cast(from, text, to), None, "{from} {text} {to}");

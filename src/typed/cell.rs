@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::text_list::TextList;
 use super::types::{ColumnType, ElementType, TimeUnit, has_digits_at_most};
 use crate::for_each_number;
 
@@ -37,6 +38,8 @@ pub enum Value<'a> {
     },
     /// A list.
     List(List<'a>),
+    /// A list of texts.
+    TextList(TextList<'a>),
 }
 
 impl<'a> Value<'a> {
@@ -67,7 +70,7 @@ impl Value<'_> {
             Value::Date(value) => i128::from(*value),
             Value::F32(value) => i128::from(value.to_bits()),
             Value::F64(value) => i128::from(value.to_bits()),
-            Value::Null | Value::Bool(_) | Value::Text(_) | Value::Bytes(_) | Value::List(_) => {
+            Value::Null | Value::Bool(_) | Value::Text(_) | Value::Bytes(_) | Value::List(_) | Value::TextList(_) => {
                 unreachable!("these values are not of fixed width")
             }
         }
@@ -154,7 +157,7 @@ pub(super) fn scalar<'a>(column_type: ColumnType, bytes: &'a [u8]) -> Value<'a> 
                     Value::Decimal { unscaled, scale }
                 }
                 ColumnType::List { element, .. } => Value::List(List { element, bytes }),
-                ColumnType::Bool | ColumnType::Text | ColumnType::Bytes => {
+                ColumnType::Bool | ColumnType::Text | ColumnType::Bytes | ColumnType::TextList => {
                     unreachable!("these types have no fixed length")
                 }
             }
@@ -171,7 +174,8 @@ pub(super) fn fits(value: &Value<'_>, column_type: ColumnType) -> bool {
         | (ColumnType::F64, Value::F64(_) | Value::F32(_))
         | (ColumnType::Text, Value::Text(_))
         | (ColumnType::Bytes, Value::Bytes(_))
-        | (ColumnType::Date, Value::Date(_)) => true,
+        | (ColumnType::Date, Value::Date(_))
+        | (ColumnType::TextList, Value::TextList(_)) => true,
         (ColumnType::Timestamp(unit), Value::Timestamp(_, found)) => unit == *found,
         (ColumnType::Decimal { precision, scale }, Value::Decimal { unscaled, scale: found }) => {
             scale == *found && has_digits_at_most(*unscaled, precision)

@@ -86,6 +86,7 @@ fn data<'a>(value: &Value<'a>) -> &'a [u8] {
         Value::Text(text) => text.as_bytes(),
         Value::Bytes(bytes) => bytes,
         Value::List(list) => list.as_bytes(),
+        Value::TextList(list) => list.as_json().as_bytes(),
         _ => &[],
     }
 }
@@ -113,6 +114,7 @@ pub(super) mod tests {
     use super::super::cell::List;
     use super::super::row::TypedRow;
     use super::super::schema::tests::{schema, schema_of_all_types};
+    use super::super::text_list::TextList;
     use super::super::types::Column;
     use super::super::types::TimeUnit;
     use super::*;
@@ -141,6 +143,11 @@ pub(super) mod tests {
                     ColumnType::List { element, len } => {
                         let len = len.map_or(number as usize % 5, |len| len as usize);
                         Value::List(List::new(element, &lists[..len * element.len_bytes()]).unwrap())
+                    }
+                    ColumnType::TextList => {
+                        let texts = ["[]", "[\"\"]", "[\"ä\",\"b\"]", "[\"\\\"\",\",\",\"\\u0001\"]"];
+                        let json = texts[number as usize % texts.len()];
+                        Value::TextList(TextList::from_bytes(json.as_bytes()).unwrap())
                     }
                 }
             };

@@ -163,7 +163,7 @@ macro_rules! row_struct {
 mod tests {
     use super::super::encode::RowEncoder;
     use super::super::schema::tests::schema;
-    use super::super::{List, Value};
+    use super::super::{List, TextList, Value};
     use super::*;
 
     row_struct! {
@@ -182,21 +182,25 @@ mod tests {
             bytes: &'a [u8],
             any: Value<'a>,
             list: List<'a>,
+            texts: Vec<String>,
         }
     }
 
     #[test]
     fn rows_are_read_as_structs() {
-        let schema = schema("a:i16? b:f32 text:text? bytes:bytes any:bool? list:list(u8)");
+        let schema = schema("a:i16? b:f32 text:text? bytes:bytes any:bool? list:list(u8) texts:list(text)");
         let mut encoder = RowEncoder::new(&schema);
         let list = List::new(super::super::ElementType::U8, b"list").unwrap();
         let text = "text".to_owned();
+        let texts = TextList::from_bytes(br#"["a","\""]"#).unwrap();
         let cells = [Value::Int(-1), Value::F32(0.5), Value::Text(&text), Value::Bytes(b"b"), Value::Null];
-        let bytes = encoder.encode(&[&cells[..], &[Value::List(list)]].concat()).unwrap().to_vec();
+        let lists = [Value::List(list), Value::TextList(texts)];
+        let bytes = encoder.encode(&[&cells[..], &lists].concat()).unwrap().to_vec();
         let row = TypedRow::new(&schema, &bytes).unwrap();
         assert_eq!(RowReader::<Numbers>::new(&schema).unwrap().read(&row), Ok(Numbers { b: 0.5, a: Some(-1) }));
         let borrowed = RowReader::<Borrowed>::new(&schema).unwrap().read(&row);
-        assert_eq!(borrowed, Ok(Borrowed { text: Some("text"), bytes: b"b", any: Value::Null, list }));
+        let texts = vec!["a".to_owned(), "\"".to_owned()];
+        assert_eq!(borrowed, Ok(Borrowed { text: Some("text"), bytes: b"b", any: Value::Null, list, texts }));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`Schema`], [`Column`], [`ColumnType`] | describe the columns of a table |
 //! | [`RowEncoder`] | encodes the cells of a row |
+//! | [`Value`], [`List`], [`TextList`] | cells |
 //! | [`TypedRow`] | reads the cells of a row |
 //! | [`row_struct!`](crate::row_struct) | defines a struct that rows are read as |
 //! | [`Projection`] | selects columns, and copies them into a shorter row |
@@ -33,6 +34,7 @@ mod row;
 mod schema;
 #[cfg(any(feature = "bake", feature = "server"))]
 mod text;
+mod text_list;
 mod types;
 
 pub use buffers::{ColumnBuffer, ColumnBuffers, ColumnValues};
@@ -48,6 +50,8 @@ pub use matrix::{MatrixNumber, MatrixPlan};
 pub use projection::Projection;
 pub use row::{ColumnError, FromCell, OwnedRow, TypedRow};
 pub use schema::{COLUMN_COUNT_MAX, NAME_LEN_MAX_BYTES, Schema, SchemaError};
+#[cfg(feature = "bake")]
+pub(crate) use text::LIST_LEN_EXPECTED;
 #[cfg(all(test, feature = "server"))]
 pub(crate) use text::element_len_max_bytes;
 #[cfg(any(feature = "bake", feature = "server"))]
@@ -55,4 +59,7 @@ pub(crate) use text::element_len_max_bytes;
 pub use text::{TextFault, TextParser, write_text};
 #[cfg(feature = "server")]
 pub(crate) use text::{text_len_max_bytes, write_elements};
+pub use text_list::TextList;
+#[cfg(feature = "parquet")]
+pub(crate) use text_list::push_text;
 pub use types::{Column, ColumnType, DECIMAL_PRECISION_MAX, DECIMAL64_PRECISION_MAX, ElementType, TimeUnit};

@@ -3,6 +3,7 @@
 //! In: a schema, and the value of a row in a typed table. Out: the values of cells. The bytes may come from a damaged
 //! or forged file: every offset is checked before it is used.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use thiserror::Error;
 use super::cell::{List, Value, scalar};
 use super::layout::{Cell, DataStart, END_LEN_BYTES, Place};
 use super::schema::{Schema, SchemaError};
+use super::text_list::TextList;
 use super::types::{ColumnType, has_digits_at_most};
 use crate::for_each_number;
 use crate::format::record::VALUE_LEN_MAX_BYTES;
@@ -160,6 +162,8 @@ pub(super) const OUTSIDE: ColumnError = ColumnError::Malformed { what: "a value 
 const NOT_UTF8: ColumnError = ColumnError::Malformed { what: "text is not UTF-8" };
 /// A decimal with more digits than its type has.
 const TOO_MANY_DIGITS: ColumnError = ColumnError::Malformed { what: "a decimal has too many digits" };
+/// The bytes of a list of texts that are not the JSON of texts.
+const NOT_TEXTS: ColumnError = ColumnError::Malformed { what: "a list of texts is not the JSON of texts" };
 /// The length of a list that is not a multiple of the length of an element.
 const PARTIAL_ELEMENT: ColumnError = ColumnError::Malformed { what: "a list ends inside an element" };
 
@@ -184,7 +188,7 @@ impl<'a> TypedRow<'a> {
     }
 
     /// Returns the value of a column. `T` is `bool`, an integer or float of the column's width, `&str`, `&[u8]`,
-    /// [`Value`], or an `Option` of one of these types for a column that can be null.
+    /// [`List`], [`TextList`], `Vec<String>` for a list of texts, [`Value`], or an `Option` of one of these types for a column that can be null.
     ///
     /// # Errors
     /// [`ColumnError`] if the table has no such column, if the column is of another type, or if the cell is null and
@@ -221,6 +225,9 @@ impl<'a> TypedRow<'a> {
     pub fn value(&self, column: usize) -> Result<Value<'a>, ColumnError> {
         match (self.unchecked_value(column)?, self.schema.columns()[column].column_type) {
             (Value::Bytes(text), ColumnType::Text) => Ok(Value::Text(std::str::from_utf8(text).map_err(|_| NOT_UTF8)?)),
+            (Value::Bytes(json), ColumnType::TextList) => {
+                Ok(Value::TextList(TextList::from_bytes(json).ok_or(NOT_TEXTS)?))
+            }
             (Value::Decimal { unscaled, .. }, ColumnType::Decimal { precision, .. })
                 if !has_digits_at_most(unscaled, precision) =>
             {
@@ -230,11 +237,12 @@ impl<'a> TypedRow<'a> {
         }
     }
 
-    /// Returns the value of the column at a position. Returns text as bytes, which may not be UTF-8. A decimal may have
-    /// more digits than its type.
+    /// Returns the value of the column at a position. Returns text as bytes, which may not be UTF-8, and a list of
+    /// texts as the bytes of its JSON, which may be something else. A decimal may have more digits than its type.
     ///
     /// # Errors
-    /// The errors of [`TypedRow::value`], except that text is not UTF-8 and that a decimal has too many digits.
+    /// The errors of [`TypedRow::value`], except those of text, of lists of texts, and of decimals with too many
+    /// digits.
     ///
     /// # Panics
     /// If the schema has no column at this position.
@@ -397,6 +405,10 @@ from_cell! {
     bool, "bool": ColumnType::Bool, Value::Bool(value) => value;
     &'a str, "&str": ColumnType::Text, Value::Text(value) => value;
     List<'a>, "List": ColumnType::List { .. }, Value::List(value) => value;
+    TextList<'a>, "TextList": ColumnType::TextList, Value::TextList(value) => value;
+    Vec<String>, "Vec<String>": ColumnType::TextList, Value::TextList(value) => {
+        value.iter().map(Cow::into_owned).collect()
+    };
 }
 
 macro_rules! number_from_cell {
@@ -520,7 +532,7 @@ mod tests {
 
     #[test]
     fn every_changed_byte_and_every_shorter_row_is_read_without_a_panic() {
-        let schema = schema("a:i8? b:text c:list(f64) d:bool e:bytes? f:decimal(3,1) g:list(u16)");
+        let schema = schema("a:i8? b:text c:list(f64) d:bool e:bytes? f:decimal(3,1) g:list(u16) h:list(text)");
         let floats = [1.5_f64.to_le_bytes(), 2.5_f64.to_le_bytes()].concat();
         let list = |name: usize, bytes| match schema.columns()[name].column_type {
             ColumnType::List { element, .. } => Value::List(List::new(element, bytes).unwrap()),
@@ -534,6 +546,7 @@ mod tests {
             Value::Bytes(b"\xff"),
             Value::Decimal { unscaled: -999, scale: 1 },
             list(6, &[1, 2, 3, 4]),
+            Value::TextList(TextList::from_bytes("[\"é\",\"\\n\"]".as_bytes()).unwrap()),
         ];
         let bytes = RowEncoder::new(&schema).encode(&values).unwrap().to_vec();
         let row = TypedRow::new(&schema, &bytes).unwrap();
@@ -557,14 +570,17 @@ mod tests {
 
     #[test]
     fn a_cell_is_read_only_as_its_own_type() {
-        let schema = schema("a:i16 b:text? c:timestamp(ms) d:bytes");
-        let values =
-            [Value::Int(-5), Value::Null, Value::Timestamp(9, super::super::TimeUnit::Millis), Value::Bytes(b"x")];
+        let schema = schema("a:i16 b:text? c:timestamp(ms) d:bytes e:list(text)");
+        let texts = TextList::from_bytes(b"[\"x\",\"\\\"\"]").unwrap();
+        let at = Value::Timestamp(9, super::super::TimeUnit::Millis);
+        let values = [Value::Int(-5), Value::Null, at, Value::Bytes(b"x"), Value::TextList(texts)];
         let bytes = RowEncoder::new(&schema).encode(&values).unwrap().to_vec();
         let row = TypedRow::new(&schema, &bytes).unwrap();
         assert_eq!((row.get("a"), row.get("c"), row.get("d")), (Ok(-5_i16), Ok(9_i64), Ok(&b"x"[..])));
         assert_eq!((row.get("a"), row.get::<Option<&str>>("b")), (Ok(Some(-5_i16)), Ok(None)));
         assert_eq!(row.get("a"), Ok(Value::Int(-5)));
+        assert_eq!(row.get("e"), Ok(vec!["x".to_owned(), "\"".to_owned()]));
+        assert_eq!(row.get("e"), Ok(Some(texts)));
         let type_error = |name: &str, requested: &'static str| ColumnError::Type {
             column: name.to_owned(),
             found: schema.columns()[schema.position(name).unwrap()].column_type,
@@ -574,6 +590,6 @@ mod tests {
         assert_eq!(row.get::<&str>("d"), Err(type_error("d", "&str")));
         assert_eq!(row.get::<&str>("b"), Err(ColumnError::Null { column: "b".to_owned(), requested: "&str" }));
         let unknown = row.get::<i64>("A").unwrap_err();
-        assert_eq!(unknown.to_string(), "the table has no column \"A\": its columns are a, b, c, d");
+        assert_eq!(unknown.to_string(), "the table has no column \"A\": its columns are a, b, c, d, e");
     }
 }

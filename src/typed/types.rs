@@ -35,6 +35,7 @@ pub(super) fn has_digits_at_most(unscaled: i128, precision: u8) -> bool {
 /// | [`ColumnType::Timestamp`] | `timestamp(ms)`, `timestamp(us)`, `timestamp(ns)`; `timestamp` means `timestamp(us)` |
 /// | [`ColumnType::Decimal`] | `decimal(precision,scale)`, such as `decimal(10,2)` |
 /// | [`ColumnType::List`] | `list(element)`, or `list(element,length)` if all lists have one length, such as `list(f32,128)` |
+/// | [`ColumnType::TextList`] | `list(text)` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnType {
     /// A Boolean.
@@ -81,6 +82,8 @@ pub enum ColumnType {
         /// The number of elements, if all lists of the column have this length.
         len: Option<u32>,
     },
+    /// A list of texts. Texts are never null.
+    TextList,
 }
 
 /// The unit of a timestamp.
@@ -114,9 +117,10 @@ pub enum ElementType {
 
 /// The reason for a text that is not the name of any type.
 const TYPE_NAMES: &str = "expected bool, i8 to i64, u8 to u64, f32, f64, text, bytes, date, timestamp, timestamp(ms), \
-                          timestamp(us), timestamp(ns), decimal(10,2), list(f32), or list(f32,128)";
+                          timestamp(us), timestamp(ns), decimal(10,2), list(f32), list(f32,128), or list(text)";
 /// The reason for a list of elements that cannot be in a list.
-const ELEMENT_NAMES: &str = "the elements of a list are i8 to i64, u8 to u64, f32, f64, date, or timestamp";
+const ELEMENT_NAMES: &str =
+    "the elements of a list are i8 to i64, u8 to u64, f32, f64, date, timestamp, or, without a length, text";
 
 /// Runs a macro with all types of numbers: the variant of [`ColumnType`] and of [`ColumnValues`](super::ColumnValues),
 /// the Rust type, and the variant of [`Value`](super::Value). The arguments of the call precede the types.
@@ -171,7 +175,7 @@ impl ColumnType {
         macro_rules! fixed_len_bytes {
             ([] $($variant:ident $number:ident $value:ident),*) => {
                 match self {
-                    ColumnType::Bool | ColumnType::Text | ColumnType::Bytes => None,
+                    ColumnType::Bool | ColumnType::Text | ColumnType::Bytes | ColumnType::TextList => None,
                     $(ColumnType::$variant => Some(size_of::<$number>()),)*
                     ColumnType::Date => Some(size_of::<i32>()),
                     ColumnType::Timestamp(_) => Some(size_of::<i64>()),
@@ -195,7 +199,8 @@ impl ColumnType {
 
     /// Returns whether values have different lengths, so that they are stored after the fixed part of a row.
     pub fn is_variable(self) -> bool {
-        matches!(self, ColumnType::Text | ColumnType::Bytes | ColumnType::List { len: None, .. })
+        use ColumnType::{Bytes, List, Text, TextList};
+        matches!(self, Text | Bytes | TextList | List { len: None, .. })
     }
 
     /// Returns the alignment of a value in a row, in bytes: 1, 2, 4, or 8.
@@ -217,6 +222,7 @@ impl ColumnType {
                 let parameter = of_element.parameter;
                 TypeCode { element: of_element.code, parameter, list_len: len.unwrap_or(0), ..code(LIST_CODE) }
             }
+            ColumnType::TextList => TypeCode { element: ColumnType::Text.encode().code, ..code(LIST_CODE) },
             simple => code(SIMPLE_TYPES.iter().find(|entry| entry.2 == simple).map_or(0, |entry| entry.0)),
         }
     }
@@ -226,6 +232,7 @@ impl ColumnType {
         let decoded = match fields.code {
             TIMESTAMP_CODE => ColumnType::Timestamp(TimeUnit::from_code(fields.parameter)?),
             DECIMAL_CODE => ColumnType::decimal(fields.parameter, fields.scale)?,
+            LIST_CODE if fields == ColumnType::TextList.encode() => ColumnType::TextList,
             LIST_CODE => {
                 let element = TypeCode { code: fields.element, parameter: fields.parameter, ..TypeCode::default() };
                 let len = Some(fields.list_len).filter(|len| *len > 0);
@@ -253,6 +260,11 @@ impl TimeUnit {
             TimeUnit::Micros => 1_000_000,
             TimeUnit::Nanos => 1_000_000_000,
         }
+    }
+
+    /// Returns the number of decimal places of a second that the unit expresses.
+    pub fn digits(self) -> usize {
+        self.per_second().ilog10() as usize
     }
 
     fn from_code(code: u8) -> Option<TimeUnit> {
@@ -304,6 +316,7 @@ impl fmt::Display for ColumnType {
             ColumnType::Decimal { precision, scale } => write!(f, "decimal({precision},{scale})"),
             ColumnType::List { element, len: None } => write!(f, "list({element})"),
             ColumnType::List { element, len: Some(len) } => write!(f, "list({element},{len})"),
+            ColumnType::TextList => f.write_str("list(text)"),
             simple => f.write_str(SIMPLE_TYPES.iter().find(|entry| entry.2 == *simple).map_or("", |entry| entry.1)),
         }
     }
@@ -345,8 +358,12 @@ impl ColumnType {
             ("list", Some(parameters)) => {
                 let (element, len) = list_parameters(parameters)
                     .ok_or("the length of a list is a number from 1 to 4294967295, as in list(f32,128)")?;
-                let element = ColumnType::parse(element).ok().and_then(ElementType::new).ok_or(ELEMENT_NAMES)?;
-                Ok(ColumnType::List { element, len })
+                let element = ColumnType::parse(element).map_err(|_| ELEMENT_NAMES)?;
+                match ElementType::new(element) {
+                    Some(element) => Ok(ColumnType::List { element, len }),
+                    None if (element, len) == (ColumnType::Text, None) => Ok(ColumnType::TextList),
+                    None => Err(ELEMENT_NAMES),
+                }
             }
             (name, None) => SIMPLE_TYPES.iter().find(|entry| entry.1 == name).map(|entry| entry.2).ok_or(TYPE_NAMES),
             _ => Err(TYPE_NAMES),
@@ -380,6 +397,7 @@ pub(super) mod tests {
         for len in [None, Some(1), Some(3)] {
             types.extend(elements.iter().map(|element| ColumnType::List { element: *element, len }));
         }
+        types.push(ColumnType::TextList);
         types
     }
 
@@ -402,7 +420,8 @@ pub(super) mod tests {
             ("f32)", TYPE_NAMES),
             ("f32()", TYPE_NAMES),
             ("list", TYPE_NAMES),
-            ("list(text)", ELEMENT_NAMES),
+            ("list(text,2)", ELEMENT_NAMES),
+            ("list(bytes)", ELEMENT_NAMES),
             ("list(list(f32))", ELEMENT_NAMES),
             ("list(f32,0)", "the length of a list is a number from 1 to 4294967295, as in list(f32,128)"),
             ("timestamp(s)", "the unit of a timestamp is ms, us, or ns"),
@@ -428,7 +447,8 @@ pub(super) mod tests {
             TypeCode { code: TIMESTAMP_CODE, parameter: 4, ..valid },
             TypeCode { code: DECIMAL_CODE, parameter: 39, ..valid },
             TypeCode { code: LIST_CODE, ..valid },
-            TypeCode { code: LIST_CODE, element: 12, ..valid },
+            TypeCode { code: LIST_CODE, element: 12, list_len: 1, ..valid },
+            TypeCode { code: LIST_CODE, element: 13, ..valid },
         ] {
             assert_eq!(ColumnType::decode(fields), None, "{fields:?}");
         }

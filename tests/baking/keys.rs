@@ -151,24 +151,189 @@ fn auto_keeps_the_same_row_of_a_duplicate_key() {
     folder.bake_text("5,a\n3,b\n5,c\n", &["--keys", "auto", "--duplicates", "last"]).succeeds();
     assert_eq!(folder.rows(), [(3, b"b".to_vec()), (5, b"c".to_vec())]);
     // 7 and 007 are one number, and two keys of bytes.
-    folder.bake_text("7,a\n007,b\n", &["--keys", "auto", "--allow-key-kind-change"]).succeeds();
+    folder.bake_text("7,a\n007,b\n", &["--keys", "auto", "--allow-key-type-change"]).succeeds();
     assert_eq!(byte_rows(&folder), [(b"007".to_vec(), b"b".to_vec()), (b"7".to_vec(), b"a".to_vec())]);
 }
 
 #[test]
 fn keys_are_numbers_by_default_and_the_summary_names_their_kind() {
     let folder = Folder::new();
-    for (args, kind) in [
-        (&[][..], "unsigned 64-bit numbers"),
-        (&["--keys", "u64"], "unsigned 64-bit numbers"),
-        (&["--keys", "bytes"], "bytes"),
-        (&["--keys", "auto"], "unsigned 64-bit numbers"),
-    ] {
-        let ended = folder.bake_text("7,a\n", &[args, &["--allow-key-kind-change"]].concat());
+    for (args, kind) in
+        [(&[][..], "u64"), (&["--keys", "u64"], "u64"), (&["--keys", "bytes"], "bytes"), (&["--keys", "auto"], "u64")]
+    {
+        let ended = folder.bake_text("7,a\n", &[args, &["--allow-key-type-change"]].concat());
         assert!(ended.succeeds().out.ends_with(&format!("; keys are {kind}\n")), "{args:?}: {}", ended.out);
     }
     assert!(baked(b"7,a\n", "u64")[KEY_KIND] == 1 && baked(b"7,a\n", "bytes")[KEY_KIND] == 2);
     let ended = folder.bake_text("7,a\n", &["--keys", "text"]);
     assert_eq!(ended.status.code(), Some(2));
-    assert!(ended.err.contains("possible values: u64, bytes, auto"), "{}", ended.err);
+    assert!(ended.err.contains("expected u64, i64, ipv4, ip, uuid, hex, date, timestamp, or bytes"), "{}", ended.err);
+}
+
+/// Returns the commands in the parentheses at the end of a message, without the name of the program.
+fn commands(message: &str) -> Vec<Vec<String>> {
+    let (_, commands) = message.trim_end().trim_end_matches(')').rsplit_once(" (").expect("parentheses");
+    let words = |command: &str| {
+        let args = command.strip_prefix("baker ").expect("a command").split(' ');
+        args.map(|arg| arg.trim_matches('\'').to_owned()).collect()
+    };
+    commands.split(", or ").map(words).collect()
+}
+
+#[test]
+fn the_error_for_a_text_key_in_the_first_row_has_commands_that_work() {
+    for (text, args, count) in [
+        ("user,age\nu1,31\n", &["users.csv"][..], 2),
+        ("u1,31\n", &["--keys", "u64", "users.csv", "-o", "users.db"], 2),
+        ("user,age\nu1,31\n", &["--keys=u64", "--header", "users.csv"], 1),
+        ("user,age\nu1,31\n", &["--header", "--key", "user", "--types", "user:u64,age:i64?", "users.csv"], 1),
+        ("user,age\nu1,31\n", &["--header", "--key=user", "--types=age:i64?", "users.csv"], 1),
+    ] {
+        let folder = Folder::new();
+        folder.write("users.csv", text);
+        let ended = folder.bake(args);
+        assert_eq!(ended.status.code(), Some(1), "{args:?}: {}", ended.err);
+        let key = &ended.err[..ended.err.rfind(" (").unwrap()];
+        let commands = commands(&ended.err.replace("(--key, or ", "("));
+        assert_eq!(commands.len(), count, "{args:?}: {key}");
+        let command: Vec<_> = commands[count - 1].iter().map(String::as_str).collect();
+        let ended = folder.bake(&[&command[..], &["--no-header"][usize::from(count == 1)..]].concat());
+        assert_eq!((ended.status.code(), &*ended.err), (Some(0), ""), "{command:?}");
+    }
+    // A text key among numbers is a bad row.
+    let ended = Folder::new().bake_text("1,a\nx,b\n", &[]);
+    assert!(ended.err.ends_with("(--key, --keys bytes)\n"), "{}", ended.err);
+}
+
+#[test]
+fn a_bake_that_infers_types_infers_the_kind_of_the_keys() {
+    let folder = Folder::new();
+    let args = ["--header", "--key", "user", "--typed"];
+    for (text, types) in [
+        ("user,age\nu_1,31\nu_2,7\n", "user:text,age:i64"),
+        ("user,age\n1,31\n02,7\n", "user:text,age:i64"),
+        ("user,age\n1,31\n2,7\n", "user:u64,age:i64"),
+    ] {
+        let again = ["--header", "--key", "user", "--types", types, "--allow-key-type-change"];
+        folder.bake_text(text, &[&args[..], &["--allow-key-type-change"]].concat()).infers(types);
+        let inferred = std::fs::read(folder.path("storage.db")).unwrap();
+        folder.bake_text(text, &again).succeeds();
+        assert!(std::fs::read(folder.path("storage.db")).unwrap() == inferred, "{types}");
+    }
+    let json = ["--format", "jsonl", "--key", "user", "--typed", "--allow-key-type-change"];
+    folder.bake_text("{\"user\":\"u\",\"age\":1}\n", &json).infers("user:text,age:i64");
+    folder.bake_text("{\"user\":\"7\",\"age\":1}\n", &json).infers("user:u64,age:i64");
+    // The options decide.
+    folder
+        .bake_text("user,age\n1,31\n", &[&args[..], &["--keys", "bytes", "--allow-key-type-change"]].concat())
+        .infers("user:bytes,age:i64");
+    let ended = folder.bake_text("user,age\n1,31\nu,7\n", &[&args[..], &["--keys", "u64"]].concat());
+    assert!(ended.err.contains("the key is \"u\" where"), "{}", ended.err);
+}
+
+#[test]
+fn a_row_that_looks_like_a_header_is_a_warning() {
+    for (text, is_header) in [
+        ("user_id,name\nu1,Ann\nu2,Bob\n", true),
+        ("ID,city\na,Oslo\n", true),
+        ("user,age\nu1,31\nu2,7\n", true),
+        ("user,born\nu1,2026-11-21\n", true),
+        ("ann,Oslo\nbob,Rome\n", false),
+        ("u1,Oslo\nu2,Rome\n", false),
+        ("user_id,name\n", false),
+        ("ann,a book\nbob,7\neve,x\n", false),
+        ("ann,7\nbob,8\n", false),
+    ] {
+        let folder = Folder::new();
+        folder.write("users.csv", text);
+        for keys in ["bytes", "auto"] {
+            let args = ["users.csv", "--keys", keys, "--allow-key-type-change"];
+            let ended = folder.bake(&args);
+            assert_eq!(ended.status.code(), Some(0), "{}", ended.err);
+            if !is_header {
+                assert_eq!(ended.err, "", "{text:?}");
+                continue;
+            }
+            let start = "baker: warning: users.csv:1: the row looks like the names of columns, and is baked as a row: read it \
+                         as a header, or confirm that it is a row (baker --header users.csv ";
+            assert!(ended.err.starts_with(start), "{}", ended.err);
+            for command in commands(&ended.err) {
+                let command: Vec<_> = command.iter().map(String::as_str).collect();
+                folder.bake(&command).succeeds();
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_of_each_type_are_sorted_as_values_and_found_in_their_written_form() {
+    for (keys, texts) in [
+        ("i64", &["-9223372036854775808", "-7", "-1", "0", "1", "42", "9223372036854775807"][..]),
+        ("ipv4", &["0.0.0.0", "9.0.0.1", "10.0.0.1", "192.0.2.1", "255.255.255.255"]),
+        ("ip", &["::1", "9.0.0.1", "10.0.0.1", "255.255.255.255", "64:ff9b::1", "2001:db8::1", "fe80::1"]),
+        ("uuid", &["00000000-0000-0000-0000-000000000000", "0190163d-8694-739b-aea5-966c26f8ad91"]),
+        ("hex", &["00", "0001", "0a", "ff"]),
+        ("date", &["-0044-03-15", "1969-12-31", "1970-01-01", "2026-11-29", "+10000-01-01"]),
+        ("timestamp", &["1969-12-31T23:59:59.999999Z", "1970-01-01T00:00:00.000000Z", "2026-11-29T10:00:00.500000Z"]),
+        ("bytes,date", &["a,2026-11-28", "a,2026-11-29", "a\\,b,1970-01-01", "ab,1970-01-01", "b,1969-12-31"]),
+        ("date,i64", &["2026-11-28,5", "2026-11-29,-1", "2026-11-29,0"]),
+    ] {
+        let folder = Folder::new();
+        // The rows of the input are in another order.
+        let rows: String = texts.iter().rev().map(|text| format!("\"{text}\",value\n")).collect();
+        let ended = folder.bake_text(rows, &["--keys", keys]);
+        assert!(ended.succeeds().out.ends_with(&format!("; keys are {keys}\n")), "{}", ended.out);
+        let store = folder.open("storage.db");
+        let key_type = store.key_type();
+        assert_eq!(key_type.to_string(), keys);
+        let found: Vec<String> = store.iter().map(|row| key_type.display(row.unwrap().0).to_string()).collect();
+        assert_eq!(found, texts, "{keys}");
+        for text in texts {
+            let key = key_type.parse(text.as_bytes()).unwrap();
+            assert!(store.get(&key).unwrap().is_some(), "{keys}: {text}");
+        }
+    }
+}
+
+#[test]
+fn the_parts_of_composite_keys_come_from_columns_of_all_formats() {
+    let args = ["--key", "city,day", "--keys", "bytes,date", "--types", "n:u8"];
+    let csv = "day,n,city\n2026-11-29,1,\"Berlin, Ost\"\n2026-11-28,2,A\\B\n";
+    let jsonl = "{\"city\": \"Berlin, Ost\", \"day\": \"2026-11-29\", \"n\": 1}\n\
+                 {\"city\": \"A\\\\B\", \"day\": \"2026-11-28\", \"n\": 2}\n";
+    let folder = Folder::new();
+    folder.bake_text(csv, &[&args[..], &["--header", "-o", "csv.db"]].concat()).succeeds();
+    folder
+        .bake_text(
+            csv.replace(',', "\t").replace("\"Berlin\t Ost\"", "Berlin, Ost"),
+            &[&args[..], &["--header", "--format", "tsv", "-o", "tsv.db"]].concat(),
+        )
+        .succeeds();
+    folder.bake_text(jsonl, &[&args[..], &["--format", "jsonl", "-o", "jsonl.db"]].concat()).succeeds();
+    // One column with the written form of the keys gives the same rows.
+    let written = "\"city,day\",n\n\"Berlin\\, Ost,2026-11-29\",1\n\"A\\\\B,2026-11-28\",2\n";
+    folder
+        .bake_text(written, &["--header", "--key", "1", "--keys", "bytes,date", "--types", "n:u8", "-o", "one.db"])
+        .succeeds();
+    let file = |name: &str| std::fs::read(folder.path(name)).unwrap();
+    for other in ["tsv.db", "jsonl.db", "one.db"] {
+        assert!(file(other) == file("csv.db"), "{other} differs from csv.db");
+    }
+    let store = folder.open("csv.db");
+    let (key_type, prefix) = (store.key_type(), store.key_type().parse_prefix(b"Berlin\\, Ost").unwrap());
+    let found = store.prefix(prefix).unwrap().map(|row| key_type.display(row.unwrap().0).to_string());
+    assert_eq!(found.collect::<Vec<_>>(), ["Berlin\\, Ost,2026-11-29"]);
+    assert_eq!(store.schema().unwrap().key_name(), Some("city,day"));
+
+    // Untyped rows: the value is the column that is left.
+    folder.bake_text("a,b,1\n", &["--key", "1,2", "-o", "untyped.db"]).succeeds();
+    let store = folder.open("untyped.db");
+    assert_eq!(store.get(&store.key_type().parse(b"a,b").unwrap()), Ok(Some(&b"1"[..])));
+    folder.bake_text("a,b,1\n", &["--key", "1,2", "--keys", "u64"]).fails(
+        "2 key columns are chosen, and keys are u64: give a type for each column, with commas between them (--keys, --key)",
+    );
+    let inferred = folder.bake_text("city,day,n\na,b,1\n", &["--header", "--key", "city,day", "--typed", "-o", "t.db"]);
+    assert!(inferred.err.contains("types: --types city:bytes,day:bytes,n:i64"), "{}", inferred.err);
+    let declared = ["--header", "--key", "city,day", "--types", "city:text,day:date,n:u8", "-o", "d.db"];
+    assert!(folder.bake_text(csv, &declared).succeeds().out.ends_with("keys are bytes,date\n"));
 }

@@ -144,15 +144,20 @@ fn memory_threads_and_the_folder_for_temporary_files_do_not_change_the_file() {
     std::fs::create_dir(folder.path("temp")).unwrap();
     let text: Vec<u8> =
         (0..40_000_u64).flat_map(|key| format!("{},{key}\n", key * 7919 % 40_000).into_bytes()).collect();
-    folder.bake_text(&text, &[]).succeeds();
-    let expected = std::fs::read(folder.path("storage.db")).unwrap();
-    for args in [
-        &["--memory", "16MiB", "--threads", "1"][..],
-        &["--memory", "100mb", "--threads", "3", "--temp-dir", "temp", "--verify", "full"],
-    ] {
-        folder.bake_text(&text, args).succeeds();
-        assert!(std::fs::read(folder.path("storage.db")).unwrap() == expected, "{args:?}");
+    let mut lens = Vec::new();
+    for layout in ["fast", "compact"] {
+        folder.bake_text(&text, &["--layout", layout]).succeeds();
+        let expected = std::fs::read(folder.path("storage.db")).unwrap();
+        for args in [
+            &["--memory", "16MiB", "--threads", "1"][..],
+            &["--memory", "100mb", "--threads", "3", "--temp-dir", "temp", "--verify", "full"],
+        ] {
+            folder.bake_text(&text, &[args, &["--layout", layout]].concat()).succeeds();
+            assert!(std::fs::read(folder.path("storage.db")).unwrap() == expected, "{args:?}, {layout}");
+        }
+        lens.push(expected.len());
     }
+    assert!(lens[1] + 40_000 * 28 < lens[0], "{lens:?}");
     let ended = folder.bake_text(&text, &["--memory", "1MiB"]);
     ended.fails("1048576 bytes of memory, where at least 16777216 are needed: allow more memory (--memory)");
     assert_eq!(folder.names(), ["storage.db", "temp"]);

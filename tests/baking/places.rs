@@ -58,7 +58,22 @@ fn readers_keep_the_old_table_after_a_new_bake() {
 }
 
 #[test]
-fn the_files_mode_follows_the_umask() {
+fn the_mode_of_a_replaced_file_is_kept() {
+    let folder = Folder::new();
+    let db = folder.path("storage.db");
+    for (mode, umask) in [(0o644, "077"), (0o640, "000"), (0o600, "022"), (0o444, "022")] {
+        folder.bake_text("1,old\n", &[]).succeeds();
+        fs::set_permissions(&db, PermissionsExt::from_mode(mode)).unwrap();
+        let script = format!("umask {umask}; exec \"$0\" - -q");
+        folder.run(folder.command("sh").args(["-c", &script, &BAKER]), b"1,one\n").succeeds();
+        assert_eq!(folder.rows(), rows([(1, b"one")]));
+        let found = fs::metadata(&db).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(found, mode, "{found:o} under {umask}");
+    }
+}
+
+#[test]
+fn the_mode_of_a_new_file_follows_the_umask() {
     for (umask, mode) in [("022", 0o644), ("027", 0o640), ("077", 0o600), ("000", 0o666)] {
         let folder = Folder::new();
         let script = format!("umask {umask}; exec \"$0\" - -q");

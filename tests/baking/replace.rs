@@ -33,14 +33,21 @@ const TEN_ROWS: &str = "1,a\n2,b\n3,c\n4,d\n5,e\n6,f\n7,g\n8,h\n9,i\n10,j\n";
 
 /// Tables that replace one with ten numbers: the rows, the options of the bake, the options that reject the table, the
 /// options that allow it, and the text of the rejection.
-const CASES: [(&str, Args, Args, Args, &str); 4] = [
+const CASES: [(&str, Args, Args, Args, &str); 5] = [
     ("", &[], &[], &["--allow-empty"], "has no rows, and the old one has 10: check the input, or allow an empty table"),
     (
         "a,1\nb,2\n",
         &["--keys", "bytes"],
         &[],
-        &["--allow-key-kind-change"],
-        "keys of the new table are bytes, but keys of the old table are unsigned 64-bit numbers",
+        &["--allow-key-type-change"],
+        "keys of the new table are bytes, but keys of the old table are u64",
+    ),
+    (
+        TEN_ROWS,
+        &["--keys", "i64"],
+        &[],
+        &["--allow-key-type-change"],
+        "keys of the new table are i64, but keys of the old table are u64",
     ),
     (
         "1,a\n2,b\n3,c\n4,d\n",
@@ -63,7 +70,7 @@ fn baker_does_not_put_a_suspicious_table_in_place() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("storage.db");
     for (rows, keys, rejecting, allowing, reason) in CASES {
-        assert!(baker(TEN_ROWS, &db, &["--allow-key-kind-change"]).status.success());
+        assert!(baker(TEN_ROWS, &db, &["--allow-key-type-change"]).status.success());
         let before = fs::read(&db).unwrap();
         let rejected = baker(rows, &db, &[keys, rejecting].concat());
         let message = text(&rejected.stderr);

@@ -57,7 +57,7 @@ fn any_byte_except_a_quote_or_a_line_end_can_be_the_delimiter() {
     for (delimiter, byte) in [(";", ';'), ("\\t", '\t'), ("\t", '\t'), ("|", '|'), (" ", ' ')] {
         let text = format!("1{byte}a,b\n2{byte}\"c{byte}d\"\n");
         let inner = format!("c{byte}d");
-        assert_bakes(&text, &["--delimiter", delimiter], [(1, b"a,b"), (2, inner.as_bytes())]);
+        assert_bakes(&text, &["--delimiter", delimiter, "--quote", "\""], [(1, b"a,b"), (2, inner.as_bytes())]);
     }
 }
 
@@ -113,10 +113,7 @@ fn the_summary_is_one_line_and_quiet_prints_nothing() {
     assert!(seconds.parse::<f64>().is_ok(), "{out}");
     let (rate, overhead) = rest.trim_end().split_once(" rows/s, ").expect("a rate");
     assert!(rate.parse::<f64>().is_ok_and(|rate| rate > 0.0), "{out}");
-    assert_eq!(
-        overhead,
-        format!("{:.1} bytes of overhead per row; keys are unsigned 64-bit numbers", (bytes - 6) as f64 / 2.0)
-    );
+    assert_eq!(overhead, format!("{:.1} bytes of overhead per row; keys are u64", (bytes - 6) as f64 / 2.0));
     for quiet in ["--quiet", "-q"] {
         assert_eq!(folder.bake(&["rows.csv", quiet]).succeeds().out, "");
     }

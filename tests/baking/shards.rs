@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::helpers::baker_runs::Folder;
+use crate::helpers::baker_runs::{Folder, rows};
 
 fn text() -> String {
     (0..2000).map(|key| format!("{key},value of {key}\n")).collect()
@@ -67,10 +67,50 @@ fn a_failed_bake_leaves_no_shards() {
     folder.write("shards/old.db", "");
     folder
         .bake_text("1,one\n", &["--shards", "2", "-o", "shards"])
-        .fails("shards: has files, such as \"old.db\", where a new or empty folder was expected: name another folder");
+        .fails("shards: has files, such as \"old.db\", where a new or empty folder was expected, or one with only the shards of an earlier bake of the same slots: name another folder");
     let ended = folder.bake_text("1,one\n", &["--shards", "2", "-o", "few", "--min-rows", "2"]);
     assert!(ended.err.starts_with("baker: few: the new table has 1 row"), "{}", ended.err);
     assert!(!folder.path("few").exists());
+}
+
+#[test]
+fn shards_replace_those_of_an_earlier_bake_and_nothing_else() {
+    let folder = Folder::new();
+    let bake = |rows: &str, args: &[&str]| folder.bake_text(rows, &[args, &["-o", "shards", "--keys", "u64"]].concat());
+    let names = || {
+        let entries = fs::read_dir(folder.path("shards")).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    bake("1,one\n2,two\n3,three\n", &["--shards", "4"]).succeeds();
+    bake("1,uno\n2,dos\n3,tres\n", &["--shards", "2"]).succeeds();
+    assert_eq!(names(), ["0-8191.db", "8192-16383.db"]);
+    let merge = || {
+        folder.bake(&["merge", "shards/0-8191.db", "shards/8192-16383.db", "-o", "storage.db"]).succeeds();
+        folder.rows()
+    };
+    let before = merge();
+    assert_eq!(before, rows([(1, b"uno"), (2, b"dos"), (3, b"tres")]));
+    // Rules compare the table with all shards together.
+    bake("1,one\n", &["--shards", "2", "--max-shrink", "50%"]).fails(
+        "shards: the new table has 1 row, and the old one has 3, of which at most 50 % may be lost: check the input, or \
+         allow a greater loss: nothing was put in place (--max-shrink)",
+    );
+    // Shards of other slots, and other files, stay.
+    let only = "or one with only the shards of an earlier bake of the same slots: name another folder";
+    let low = bake("1,one\n", &["--shards", "2", "--slots", "0-8191"]);
+    low.fails(&format!(
+        "shards: has files, such as \"8192-16383.db\", where a new or empty folder was expected, {only}"
+    ));
+    for name in ["shards/0-100.db", "shards/notes"] {
+        folder.write(name, "");
+        let ended = bake("1,one\n", &["--shards", "2"]);
+        assert!(ended.err.contains(only), "{}", ended.err);
+        fs::remove_file(folder.path(name)).unwrap();
+    }
+    assert_eq!(merge(), before);
+    assert_eq!(names(), ["0-8191.db", "8192-16383.db"]);
 }
 
 #[test]

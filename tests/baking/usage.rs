@@ -15,8 +15,8 @@ fn conflicting_options_exit_with_2() {
         (&["--slots", "3"], "found \"3\", expected two slots from 0 to 16383, such as 0-8191"),
         (&["--slots", "2-1"], "found \"2-1\", expected two slots from 0 to 16383, such as 0-8191"),
         (&["--slots", "0-16384"], "found \"0-16384\", expected two slots"),
-        (&["--slots", "0-8191", "--keys", "auto"], "with --slots, give --keys u64 or --keys bytes"),
-        (&["--memory", "much"], "expected a size, such as 512MiB or 2GB"),
+        (&["--slots", "0-8191", "--keys", "auto"], "with --slots, give the type of the keys (--keys u64)"),
+        (&["--memory", "much"], "expected a size, such as 4096, 512MiB, 1.5GiB, or 2GB"),
         (&["--memory", "99999999TiB"], "the size does not fit into 64 bits"),
         (&["--threads", "0"], "--threads"),
         (&["--verify", "some"], "possible values: sample, full"),
@@ -58,14 +58,36 @@ fn files_of_other_formats_are_detected_by_their_first_bytes() {
     let folder = Folder::new();
     folder.write("rows.csv", "1,a\n");
     folder.bake(&["rows.csv", "-o", "a.db"]).succeeds();
-    fs::write(folder.path("a.csv.xz"), b"\xfd7zXZ\0\0").unwrap();
-    fs::write(folder.path("a.zip"), b"PK\x03\x04").unwrap();
-    for (name, message) in [
-        ("a.db", "a.db: is a baked table: use it as the base, or merge tables (--base, or baker merge)"),
-        ("a.csv.xz", "a.csv.xz: is compressed by xz, which baker does not read: xz -dc FILE | baker -"),
-        ("a.zip", "a.zip: is a zip archive, which baker does not read: unzip -p FILE | baker -"),
+    folder
+        .bake(&["a.db", "-o", "b.db"])
+        .fails("a.db: is a baked table: use it as the base, or merge tables (--base, or baker merge)");
+    let tar = [&[b'x'; 257][..], b"ustar\0"].concat();
+    let utf_16: Vec<u8> = "id,näme\n1,ä€\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let big_endian: Vec<u8> = "id,näme\n1,ä€\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+    for (bytes, what, remedy) in [
+        (&b"\xfd7zXZ\0\0"[..], "compressed by xz", "xz -dc FILE | baker -"),
+        (b"BZh91AY&SY\x12", "compressed by bzip2", "bzip2 -dc FILE | baker -"),
+        (b"\x04\x22\x4d\x18", "compressed by LZ4", "lz4 -dc FILE | baker -"),
+        (b"PK\x03\x04", "a zip archive", "unzip -p FILE | baker -"),
+        (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "7z x -so FILE | baker -"),
+        (&tar, "a tar archive", "tar -xOf FILE | baker -"),
+        (b"ARROW1\0\0", "an Arrow IPC file", "Parquet"),
+        (b"ORC\n\x03\0", "an ORC file", "Parquet"),
+        (b"Obj\x01\x04", "an Avro file", "Parquet"),
+        (b"SQLite format 3\0", "an SQLite database", "sqlite3 -csv"),
+        (b"\xff\xfe1\0", "UTF-16 text", "iconv -f UTF-16 -t UTF-8 FILE | baker -"),
+        (&utf_16, "UTF-16 text without", "iconv -f UTF-16LE"),
+        (&big_endian, "UTF-16 text without", "iconv -f UTF-16BE"),
     ] {
-        folder.bake(&[name, "-o", "b.db"]).fails(message);
+        fs::write(folder.path("input"), bytes).unwrap();
+        let ended = folder.bake(&["input", "-o", "b.db"]);
+        let expected = format!("baker: input: is {what}");
+        assert!(ended.status.code() == Some(1) && ended.err.starts_with(&expected), "{what}: {}", ended.err);
+        assert!(ended.err.contains("which is not supported: ") && ended.err.contains(remedy), "{}", ended.err);
+    }
+    // Keys can have these letters.
+    for key in ["ORC", "BZh9", "FEA1", "REDIS0011", "PK", "LZIP"] {
+        folder.bake_text(format!("{key},1\nb,2\n"), &["--keys", "bytes", "-o", "letters.db"]).succeeds();
     }
     folder
         .bake(&["-", "-", "-o", "b.db"])

@@ -49,7 +49,7 @@ pub(crate) fn redis_cli_follows_redirections() -> Result<(), Missing> {
 pub(crate) fn redis_benchmark_finds_all_nodes() -> Result<(), Missing> {
     require("redis-benchmark", "--version")?;
     let rows: String = (0..ROWS).map(|key| format!("user:{key},value {key}\n")).collect();
-    let (cluster, members) = (Cluster::new(Keys::Bytes, rows), members(3, 1));
+    let (cluster, members) = (Cluster::new(Keys::BYTES, rows), members(3, 1));
     let servers = start(&cluster, &members);
     let port = members[2].port.to_string();
     let mut command = Command::new("redis-benchmark");

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use zero_kv::cluster::Topology;
 use zero_kv::publish::Publication;
 
 /// Runs `zkv topology` with these words. Returns its exit status, its output, and its errors.
@@ -72,4 +73,24 @@ pub(crate) fn topologies_are_planned_checked_applied_and_shown() {
     assert!(failure("plan --nodes a=h:1,a=h:2").contains("another node has this id"));
     assert!(failure("plan --nodes a=h:1 --replicas 1").contains("1 node given, expected at least 2"));
     assert!(failure("plan --nodes a").contains("expected ID=HOST:PORT"));
+}
+
+pub(crate) fn a_planned_cluster_has_the_slots_of_the_files_of_a_sharded_bake() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("rows.csv");
+    std::fs::write(&csv, "1,one\n2,two\n").unwrap();
+    for count in [1, 3, 5, 7, 16, 100] {
+        let shards = folder.path().join(format!("shards-{count}"));
+        let mut baker = Command::new(env!("CARGO_BIN_EXE_baker"));
+        baker.arg(&csv).args(["--shards", &count.to_string(), "-o"]).arg(&shards);
+        let baked = baker.output().unwrap();
+        assert!(baked.status.success(), "{}", String::from_utf8_lossy(&baked.stderr));
+        let nodes: Vec<String> = (0..count).map(|node| format!("n{node}=10.0.0.{node}:6380")).collect();
+        let (json, _) = success(&format!("plan --nodes {}", nodes.join(",")));
+        for node in Topology::parse(json.as_bytes()).unwrap().nodes {
+            let [slots] = &node.slots[..] else { panic!("{count} nodes: {node:?}") };
+            let file = shards.join(format!("{slots}.db"));
+            assert!(file.is_file(), "{count} nodes: {} has slots {slots}, but no file has this name", node.id);
+        }
+    }
 }

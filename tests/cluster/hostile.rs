@@ -18,6 +18,7 @@ const FLOOR: u32 = 2;
 const INFO: u32 = 6;
 const SCHEMA: u32 = 12;
 const TOPOLOGY: u32 = 15;
+const KEY_TYPE: u32 = 17;
 const MOVED: [u8; 8] = [0, 0, 0, 6, 0, 0, 0, 0];
 
 /// What a node does with a request.
@@ -42,9 +43,22 @@ struct Counts {
 }
 
 impl HostileNode {
+    /// Starts a node whose keys are numbers. `answer` answers all requests but those for the type of the keys, which are
+    /// not counted: see [`HostileNode::start_without_keys`].
+    fn start(answer: impl Fn(u16, usize, u32) -> Answer + Send + Sync + 'static) -> HostileNode {
+        HostileNode::start_with(Some(b"u64"), answer)
+    }
+
     /// Starts a node on all addresses of this machine. `answer` gets the port of the node, the number of the request,
     /// counted from 0 over all connections, and its op.
-    fn start(answer: impl Fn(u16, usize, u32) -> Answer + Send + Sync + 'static) -> HostileNode {
+    fn start_without_keys(answer: impl Fn(u16, usize, u32) -> Answer + Send + Sync + 'static) -> HostileNode {
+        HostileNode::start_with(None, answer)
+    }
+
+    fn start_with(
+        key_type: Option<&'static [u8]>,
+        answer: impl Fn(u16, usize, u32) -> Answer + Send + Sync + 'static,
+    ) -> HostileNode {
         let listener = TcpListener::bind(("0.0.0.0", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let counts: Arc<Counts> = Arc::default();
@@ -56,7 +70,7 @@ impl HostileNode {
                 counted.open_max.fetch_max(open, Ordering::Relaxed);
                 let (answer, counted) = (Arc::clone(&answer), Arc::clone(&counted));
                 thread::spawn(move || {
-                    converse(stream, &counted.requests, |number, op| answer(port, number, op));
+                    converse(stream, key_type, &counted.requests, |number, op| answer(port, number, op));
                     counted.open.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -82,11 +96,20 @@ impl HostileNode {
     }
 }
 
-fn converse(mut stream: TcpStream, requests: &AtomicUsize, answer: impl Fn(usize, u32) -> Answer) {
+fn converse(
+    mut stream: TcpStream,
+    key_type: Option<&[u8]>,
+    requests: &AtomicUsize,
+    answer: impl Fn(usize, u32) -> Answer,
+) {
     let mut request = [0; 16];
     while stream.read_exact(&mut request).is_ok() {
         let op = u32::from_be_bytes(request[..4].try_into().unwrap());
-        match answer(requests.fetch_add(1, Ordering::Relaxed), op) {
+        let answer = match key_type {
+            Some(key_type) if op == KEY_TYPE => Answer::Bytes(found(key_type)),
+            _ => answer(requests.fetch_add(1, Ordering::Relaxed), op),
+        };
+        match answer {
             Answer::Bytes(bytes) if stream.write_all(&bytes).is_ok() => {}
             Answer::Bytes(_) | Answer::Close => return,
             Answer::Stall => {
@@ -212,11 +235,12 @@ pub(crate) fn topologies_that_always_change_end_a_call_after_its_attempts() {
 }
 
 pub(crate) fn a_node_that_disconnects_at_any_step_causes_an_error() {
-    for step in 0..8 {
-        let node = HostileNode::start(move |this, number, op| match op {
+    for step in 0..9 {
+        let node = HostileNode::start_without_keys(move |this, number, op| match op {
             _ if number >= step => Answer::Close,
             TOPOLOGY => found_text(&topology(1, &[("a", "127.0.0.1", this, ALL_SLOTS)])),
-            INFO => found_text("generation 1\ncluster_file_slots 0-16383\n"),
+            KEY_TYPE => found_text("u64"),
+            INFO => found_text("generation 1\nkeys u64\ncluster_file_slots 0-16383\n"),
             SCHEMA => Answer::Bytes(NOT_FOUND.to_vec()),
             FLOOR => Answer::Bytes(page(&[(7_u64, "seven")], 0)),
             _ => Answer::Bytes(found(b"seven")),
@@ -228,7 +252,7 @@ pub(crate) fn a_node_that_disconnects_at_any_step_causes_an_error() {
         match result {
             Ok(found) => assert_eq!(found, (Some(b"seven".to_vec()), Some(b"seven".to_vec()))),
             Err(ClientError::Closed { .. } | ClientError::Refused { .. } | ClientError::Io { .. }) => {
-                assert!(step < 6, "{step}");
+                assert!(step < 7, "{step}");
             }
             Err(error) => panic!("{step}: {error:?}"),
         }
@@ -259,6 +283,13 @@ pub(crate) fn nodes_that_never_respond_end_a_call_after_its_time() {
     assert!(matches!(error, ClientError::TimedOut { .. }), "{error}");
     // Each request has half of the remaining time, so few of the nodes are asked.
     assert!(stalled.connections() <= 100, "{} connections", stalled.connections());
+    // A node that states no type of its keys is like one that never responds.
+    let silent = HostileNode::start_without_keys(|this, _, op| match op {
+        TOPOLOGY => found_text(&topology(1, &[("a", "127.0.0.1", this, ALL_SLOTS)])),
+        _ => Answer::Stall,
+    });
+    let error = ClusterClient::connect_with(&[silent.address()], &options(400, 10)).unwrap_err();
+    assert!(matches!(error, ClientError::TimedOut { .. }), "{error}");
     // A client that connects gives up as well.
     let seeds: Vec<String> =
         (0..REPLICAS).map(|number| format!("zkv://127.8.{}.{}:{port}", number / 250, number % 250)).collect();
@@ -283,18 +314,19 @@ pub(crate) fn a_node_that_stalls_leaves_time_for_its_replica() {
 }
 
 pub(crate) fn malformed_slots_of_a_file_are_a_violation_of_the_protocol() {
-    let digits =
-        |text: String| format!("generation 1\ncluster_file_slots 0-0,2-2,…\ncluster_file_slots_digits {text}\n");
+    let digits = |text: String| {
+        format!("generation 1\nkeys u64\ncluster_file_slots 0-0,2-2,…\ncluster_file_slots_digits {text}\n")
+    };
     for (info, is_valid) in [
-        ("generation 1\ncluster_file_slots 0-16383\n".to_owned(), true),
+        ("generation 1\nkeys u64\ncluster_file_slots 0-16383\n".to_owned(), true),
         (digits("f".repeat(4096)), true),
-        ("generation 1\ncluster_file_slots 0-16384\n".to_owned(), false),
-        ("generation 1\ncluster_file_slots 0-0,2-2,… (8192 slots in 8192 ranges)\n".to_owned(), false),
-        ("generation 1\ncluster_file_slots \n".to_owned(), false),
+        ("generation 1\nkeys u64\ncluster_file_slots 0-16384\n".to_owned(), false),
+        ("generation 1\nkeys u64\ncluster_file_slots 0-0,2-2,… (8192 slots in 8192 ranges)\n".to_owned(), false),
+        ("generation 1\nkeys u64\ncluster_file_slots \n".to_owned(), false),
         (digits("f".repeat(4095)), false),
         (digits("x".repeat(4096)), false),
         (digits(String::new()), false),
-        ("generation 1\ncluster_file_slots -\n".to_owned(), false),
+        ("generation 1\nkeys u64\ncluster_file_slots -\n".to_owned(), false),
     ] {
         let text = info.clone();
         let node = HostileNode::start(move |this, _, op| match op {

@@ -1,17 +1,18 @@
 //! The crate's client of a cluster.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use zero_kv::Key;
+use zero_kv::bake::Keys;
 use zero_kv::client::request::{Ceiling, LastRow};
 use zero_kv::client::{ClientError, ClusterClient, ClusterOptions, KeyRange, Options, OwnedKey, Row, RowsOrValues};
 use zero_kv::typed::{Schema, TypedRow};
+use zero_kv::{Key, KeyType};
 
 use super::clients::{start, start_one};
 use super::nodes::{Cluster, Member, ROWS, members, topology, topology_number};
@@ -77,6 +78,33 @@ pub(crate) fn the_client_routes_by_the_topology_and_follows_it() {
     servers[0].kill();
     check(&mut client);
     check(&mut of_replicas);
+}
+
+/// Nodes, shards, and clients all compute the slot of a key from its written form.
+pub(crate) fn keys_of_all_types_are_routed_by_their_written_form() {
+    for keys in ["i64", "ip", "bytes,date"] {
+        let key_type: KeyType = keys.parse().unwrap();
+        let written: Vec<String> = (0..300_i64)
+            .map(|i| match keys {
+                "i64" => (i * 7919 % 300 - 150).to_string(),
+                "ip" => Ipv4Addr::from(0x0a00_0000 + i as u32 * 257).to_string(),
+                _ => format!("city {},2026-{:02}-{:02}", i / 90, 1 + i % 9, 1 + i / 9 % 10),
+            })
+            .collect();
+        let rows: String = written.iter().map(|key| format!("\"{key}\",\"value {key}\"\n")).collect();
+        let (cluster, members) = (Cluster::new(Keys::Type(key_type), rows), members(3, 0));
+        let _servers = start(&cluster, &members);
+        let mut client = ClusterClient::connect(&seeds(&members)[..1]).unwrap();
+        assert_eq!(client.key_type().unwrap(), key_type);
+        let stored: Vec<OwnedKey> = written.iter().map(|key| key_type.parse(key.as_bytes()).unwrap()).collect();
+        let keys: Vec<Key<'_>> = stored.iter().map(OwnedKey::as_key).collect();
+        let expected: Vec<_> = written.iter().map(|key| Some(format!("value {key}").into_bytes())).collect();
+        assert_eq!(client.get_many(&keys).unwrap(), expected);
+        assert_eq!(client.count(..).unwrap(), 300);
+        let mut sorted = stored.clone();
+        sorted.sort();
+        assert!(client.iter().map(|row| row.unwrap().0).eq(sorted));
+    }
 }
 
 /// Checks floors, ceilings, counts, and ranges against the rows of the whole table.

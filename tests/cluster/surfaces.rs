@@ -124,6 +124,6 @@ pub(crate) fn all_tables_and_clients_have_the_same_lookups() {
     let numbers = Cluster::new(Keys::U64, rows);
     compare_surfaces!(numbers, 70_u64, 75_u64, "seven", "1");
     let rows = (0..2000).map(|key| format!("key/{key},value {key}\n")).collect::<String>();
-    let texts = Cluster::new(Keys::Bytes, rows);
+    let texts = Cluster::new(Keys::BYTES, rows);
     compare_surfaces!(texts, "key/77", "key/77a", 7_u64, "key/199");
 }

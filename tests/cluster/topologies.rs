@@ -1,16 +1,19 @@
 //! Topology files, and what a single node replies.
 
 use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 use zero_kv::bake::Keys;
 use zero_kv::client::ClientError;
 use zero_kv::cluster::Topology;
-use zero_kv::slots::{SlotRange, slot_of};
+use zero_kv::slots::{SLOT_COUNT, SlotRange, slot_of};
 
 use super::nodes::{Cluster, ROWS, key_in, members, moved, reply, topology, topology_number};
 use crate::helpers::frames::{EXISTS, GET, answer, request};
 use crate::helpers::redis_replies::Reply;
-use crate::helpers::redis_server::command;
+use crate::helpers::redis_server::{command, line_of};
+use crate::helpers::rows::bake_text;
 use crate::helpers::servers::{Server, failure_message};
 use crate::helpers::waiting::eventually;
 
@@ -125,6 +128,137 @@ pub(crate) fn keys_of_slots_that_the_file_lacks_are_loading() {
     assert_eq!(read(low), Reply::Bytes(format!("value {low}").into_bytes()));
 }
 
+pub(crate) fn a_file_of_other_slots_than_its_node_is_rejected() {
+    // Random numbers, so that the slots of few rows show which shard they are from.
+    let key = |row: u64| row.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 1;
+    let rows: String = (0..ROWS).map(|row| format!("{},value {row}\n", key(row))).collect();
+    let (cluster, members) = (Cluster::new(Keys::U64, rows), members(2, 0));
+    cluster.write_topology(&topology(1, &members));
+    let (low, high, slots) = (cluster.shard(LOW), cluster.shard(HIGH), LOW.to_string());
+    let message = |options: &[&str]| failure_message(cluster.command("p0", &high, 1, options), 1);
+    let remedy = "serve a file with these rows, or pass the slots of the file to --slots";
+    // Without --slots, the file must have the rows of all slots.
+    for (options, expected) in [(&["--slots", &slots][..], "0-8191"), (&[], "0-16383")] {
+        let message = message(options);
+        assert!(message.contains("8192-16383.db: the 64 sampled rows have slots 8"), "{message}");
+        assert!(message.contains(&format!("expects a file with the rows of slots {expected}")), "{message}");
+        assert!(message.contains(remedy), "{message}");
+    }
+    // A file may have more rows than its node serves.
+    drop(cluster.local("p0", &cluster.path("whole.db"), &["--slots", &slots]));
+    let served = cluster.path("served.db");
+    std::fs::copy(&low, &served).unwrap();
+    let mut node = cluster.local("p0", &served, &["--slots", &slots, "--max-shrink", "100%"]);
+    let present = (0..ROWS).map(key).find(|key| LOW.has_key((*key).into())).unwrap();
+    let get = || reply(&node, &format!("GET {present}"));
+    assert!(matches!(get(), Reply::Bytes(_)));
+    std::fs::copy(&high, cluster.path("next.db")).unwrap();
+    std::fs::rename(cluster.path("next.db"), &served).unwrap();
+    assert!(matches!(get(), Reply::Bytes(_)));
+    assert!(node.wait_for_log("served.db: the 64 sampled rows have slots").contains(remedy));
+    assert!(matches!(reply(&node, &format!("GET {present}")), Reply::Bytes(_)));
+}
+
+pub(crate) fn a_node_whose_slots_have_no_rows_starts() {
+    // The slots of the keys 1 and 4 are 9842 and 14039.
+    let (cluster, members) = (Cluster::new(Keys::U64, "1,one\n4,four\n"), members(2, 0));
+    cluster.write_topology(&topology(1, &members));
+    let node = cluster.local("p0", &cluster.path("whole.db"), &["--slots", &LOW.to_string()]);
+    node.expect_logged("the 2 sampled rows have slots 9842-14039, and none has one of the slots 0-8191", 1);
+    assert_eq!(reply(&node, "DBSIZE"), Reply::Integer(2));
+    drop(node);
+    let node = cluster.local("p0", &cluster.shard(LOW), &["--slots", &LOW.to_string()]);
+    node.expect_logged("sampled rows", 0);
+    assert_eq!(reply(&node, "DBSIZE"), Reply::Integer(0));
+}
+
+pub(crate) fn a_node_reports_the_slots_that_its_file_lacks() {
+    let (cluster, mut members) = (Cluster::of_numbers(), members(2, 0));
+    // The node gets one slot more than its file has, as after a mistake in a topology.
+    (members[0].slots.last_slot, members[1].slots.first_slot) = (LOW.last_slot + 1, HIGH.first_slot + 1);
+    cluster.write_topology(&topology(1, &members));
+    let mut node = cluster.local("p0", &cluster.shard(LOW), &["--slots", &LOW.to_string()]);
+    let line = node.wait_for_log("topology 1 assigns slots 8192-8192 to this node");
+    assert!(line.contains("its file has only rows of slots 0-8191 (--slots") && line.contains("LOADING"), "{line}");
+    let health = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_zkv")).args(["health", "--server"]).arg(node.socket()).output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, message) = health();
+    let expected = "topology 1 assigns slots 8192-8192 to this node, but its file lacks their rows";
+    assert!(status == Some(1) && message.contains(expected) && message.contains("--slots"), "{message}");
+    let lacking = || node.info().get("cluster_slots_lacking").unwrap().to_owned();
+    let states = || {
+        let info = reply(&node, "CLUSTER INFO").text();
+        let names = ["cluster_state", "cluster_slots_assigned", "cluster_slots_ok", "cluster_slots_fail"];
+        names.map(|name| line_of(&info, name).unwrap().to_owned())
+    };
+    assert_eq!((lacking().as_str(), states()), ("8192-8192", ["fail", "16384", "16383", "1"].map(str::to_owned)));
+    // A topology whose slots the file has ends the problem.
+    (members[0].slots, members[1].slots) = (LOW, HIGH);
+    cluster.write_topology(&topology(2, &members));
+    eventually("the new topology is in effect", || topology_number(&node) == 2);
+    assert_eq!((lacking().as_str(), states()), ("", ["ok", "16384", "16384", "0"].map(str::to_owned)));
+    assert_eq!(health().0, Some(0));
+}
+
+pub(crate) fn a_new_topology_invalidates_client_side_caches() {
+    let (cluster, mut members) = (Cluster::of_numbers(), members(2, 0));
+    cluster.write_topology(&topology(1, &members));
+    let node = cluster.local("p0", &cluster.path("whole.db"), &[]);
+    let mut stream = node.connect();
+    let read_until = |stream: &mut UnixStream, end: &[u8]| {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(end) {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            bytes.extend(byte);
+        }
+        bytes
+    };
+    stream.write_all(b"HELLO 3\r\nCLIENT TRACKING ON\r\n").unwrap();
+    read_until(&mut stream, b"+OK\r\n");
+    for number in 2..4 {
+        (members[0].slots, members[1].slots) = (members[1].slots, members[0].slots);
+        cluster.write_topology(&topology(number, &members));
+        let message = b">2\r\n$10\r\ninvalidate\r\n_\r\n";
+        assert_eq!(read_until(&mut stream, message), message);
+        assert_eq!(topology_number(&node), number);
+    }
+}
+
+/// If each command read all rows, this test would take minutes.
+pub(crate) fn the_keys_of_slots_are_counted_once_for_each_generation() {
+    const MANY_ROWS: u64 = 100_000;
+    let rows = |count: u64| (0..count).map(|key| format!("{key},v\n")).collect::<String>();
+    let cluster = Cluster::new(Keys::U64, rows(MANY_ROWS));
+    cluster.write_topology(&topology(1, &members(1, 0)));
+    let db = cluster.path("whole.db");
+    let node = cluster.local("p0", &db, &[]);
+    for (generation, count) in [(1, MANY_ROWS), (2, 1)] {
+        if generation > 1 {
+            bake_text(&cluster.path("new.db"), Keys::U64, rows(count).into_bytes());
+            std::fs::rename(cluster.path("new.db"), &db).unwrap();
+            node.signal(rustix::process::Signal::HUP);
+            node.wait_for("generation", generation);
+        }
+        let mut expected = vec![0; usize::from(SLOT_COUNT)];
+        (0..count).for_each(|key| expected[usize::from(slot_of(key.into()))] += 1);
+        let replies = pipeline(&node, (0..SLOT_COUNT).map(|slot| format!("CLUSTER COUNTKEYSINSLOT {slot}")));
+        assert_eq!(replies.iter().map(Reply::integer).collect::<Vec<_>>(), expected);
+        // Keys of the first slot that has some, of an empty one, and none of a full one.
+        let (full, empty) = (slot_of(0.into()), expected.iter().position(|count| *count == 0).unwrap_or_default());
+        let lines = [(full, 1000), (full, 1), (empty as u16, 5), (full, 0)];
+        let replies = pipeline(&node, lines.map(|(slot, max)| format!("CLUSTER GETKEYSINSLOT {slot} {max}")));
+        for ((slot, max), reply) in lines.into_iter().zip(replies) {
+            let keys: Vec<u64> = reply.list().iter().map(|key| key.text().parse().unwrap()).collect();
+            let of_slot = (0..count).filter(|key| slot_of((*key).into()) == slot);
+            assert_eq!(keys, of_slot.take(max).collect::<Vec<_>>(), "slot {slot}");
+        }
+    }
+}
+
 pub(crate) fn numbers_with_leading_zeros_are_rejected() {
     let cluster = Cluster::of_numbers();
     cluster.write_topology(&topology(1, &members(1, 0)));
@@ -138,6 +272,45 @@ pub(crate) fn numbers_with_leading_zeros_are_rejected() {
     let expected = [false, true, true, true, false, false, true, false];
     assert_eq!(replies.iter().map(rejected).collect::<Vec<_>>(), expected, "{replies:?}");
     assert_eq!(replies[0], Reply::Bytes(b"value 7".to_vec()));
+}
+
+pub(crate) fn the_slot_of_a_key_is_that_of_its_written_form() {
+    let (cluster, members) = (Cluster::of_numbers(), members(2, 0));
+    cluster.write_topology(&topology(1, &members));
+    let written = |number: u64| format!("2001:db8::{number:x}");
+    let spelled = |number: u64| format!("2001:0DB8:0:0::{number:X}");
+    let rows: String = (1..=ROWS).map(|number| format!("{},value {number}\n", written(number))).collect();
+    let db = cluster.path("addresses.db");
+    bake_text(&db, Keys::Type("ip".parse().unwrap()), rows);
+    let node = cluster.local("p0", &db, &[]);
+    let mut commands = Vec::new();
+    for number in 1..=ROWS {
+        for text in [written(number), spelled(number)] {
+            commands.extend([format!("GET {text}"), format!("MGET {text}"), format!("CLUSTER KEYSLOT {text}")]);
+        }
+    }
+    let mut replies = pipeline(&node, commands).into_iter();
+    let mut counts = vec![0; usize::from(SLOT_COUNT)];
+    for number in 1..=ROWS {
+        let slot = slot_of(written(number).as_str().into());
+        counts[usize::from(slot)] += 1;
+        for text in [written(number), spelled(number)] {
+            let value = Reply::Bytes(format!("value {number}").into_bytes());
+            let expected = match LOW.has(slot) {
+                true => [value.clone(), Reply::List(vec![value]), Reply::Integer(slot.into())],
+                false => {
+                    let moved = Reply::Error(format!("MOVED {slot} 127.0.0.1:{}", members[1].port));
+                    [moved.clone(), moved, Reply::Integer(slot.into())]
+                }
+            };
+            assert_eq!(replies.by_ref().take(3).collect::<Vec<_>>(), expected, "{text}");
+        }
+    }
+    let found = pipeline(&node, (0..SLOT_COUNT).map(|slot| format!("CLUSTER COUNTKEYSINSLOT {slot}")));
+    assert_eq!(found.iter().map(Reply::integer).collect::<Vec<_>>(), counts);
+    let slot = slot_of(written(7).as_str().into());
+    let keys = pipeline(&node, [format!("CLUSTER GETKEYSINSLOT {slot} 1000")]);
+    assert!(keys[0].list().contains(&Reply::Bytes(written(7).into_bytes())), "{keys:?}");
 }
 
 pub(crate) fn pipelines_redirect_only_the_keys_of_other_nodes() {
@@ -207,7 +380,7 @@ pub(crate) fn native_clients_are_told_which_keys_other_nodes_have() {
 
 pub(crate) fn byte_keys_of_other_nodes_are_moved() {
     let rows: String = (0..ROWS).map(|key| format!("user:{key},value {key}\n")).collect();
-    let (cluster, members) = (Cluster::new(Keys::Bytes, rows), members(2, 0));
+    let (cluster, members) = (Cluster::new(Keys::BYTES, rows), members(2, 0));
     cluster.write_topology(&topology(1, &members));
     let slots = LOW.to_string();
     let server = cluster.local("p0", &cluster.shard(LOW), &["--slots", &slots]);

@@ -165,8 +165,8 @@ fn kill_in_swap(scene: &Scene, done: &[String], newest: &mut u64) -> Option<Stri
     let load = look_up_until_disconnected(&node, [old, *newest]);
     scene.plan(Plan::Kill { process: node.pid(), done: done.to_vec(), counts: HashMap::new(), at: None });
     node.client().reload().unwrap();
-    let served = "serving generation";
-    while node.is_alive() && node.logged(&format!("{served} {} of the published table", *newest)) == 0 {
+    let served = "serving published generation";
+    while node.is_alive() && node.logged(&format!("{served} {}", *newest)) == 0 {
         thread::yield_now();
     }
     let Plan::Kill { at, .. } = scene.plan(Plan::Nothing) else { unreachable!("the plan is to kill") };

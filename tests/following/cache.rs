@@ -26,7 +26,7 @@ fn a_node_starts_from_its_cache_without_the_store() {
     store.fail("/", Fault::Dead);
     let node = published.node_of("a", &store.url("users"));
     // The thread that follows the table may log this after the server is ready.
-    node.expect_logged("serving generation 1 from the cache, without the store", 1);
+    node.expect_logged("serving published generation 1 from the cache, without the store", 1);
     wait_until_served(&node, 1);
     store.recover();
     wait_until_served(&node, 2);
@@ -40,7 +40,7 @@ fn a_node_starts_from_its_cache_while_the_folder_of_the_store_is_missing() {
     let (store, unmounted) = (published.store(), published.folder.path().join("unmounted"));
     fs::rename(&store, &unmounted).unwrap();
     let node = published.node("a");
-    node.expect_logged("serving generation 1 from the cache, without the store", 1);
+    node.expect_logged("serving published generation 1 from the cache, without the store", 1);
     wait_for_error(&node, "store/users: No such file or directory");
     wait_until_served(&node, 1);
     fs::rename(unmounted, store).unwrap();
@@ -379,7 +379,7 @@ fn options_of_a_published_table_are_checked() {
     for (args, status, expected) in [
         (&["--from", "ftp://host/users"][..], 1, "expected s3, gs, az, file, http, or https"),
         (&["--from", url, "--db", "a.db"], 2, "cannot be used with"),
-        (&["--from", url, "--poll", "0s"], 2, "such as 5s or 2min"),
+        (&["--from", url, "--poll", "0s"], 2, "expected 0.01 to 1000000 seconds"),
         (&["--from", url, "--keep", "0"], 2, "0 is not in 1..=65535"),
         (&["--from", url, "--node", "a/b"], 2, "letters, digits"),
     ] {

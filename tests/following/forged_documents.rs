@@ -1,5 +1,5 @@
-//! Documents with valid checksums whose numbers and texts no publisher writes. A node that reads them continues to serve
-//! what it serves, reports the reason, and follows the next generation that is right.
+//! Documents with valid checksums whose numbers and texts no publisher writes. A node that reads them continues to
+//! serve what it serves, reports the reason, and follows the next generation that is right.
 
 use std::fs;
 use std::process::Command;
@@ -67,6 +67,11 @@ fn forges() -> Forges {
         |body, value| body["created"] = value,
         json!("9".repeat(5000)),
         "the time has 5000 bytes, expected at most 1024",
+    );
+    add(
+        |body, value| body["created_by"] = value,
+        json!("u".repeat(2000)),
+        "the name of the creator has 2000 bytes, expected at most 1024",
     );
     add(|body, value| body["schema"] = value, json!(vec![""; 5000]), "a list has more than 4096 elements");
     add(
@@ -162,6 +167,8 @@ fn pins_and_decisions_with_impossible_numbers_are_rejected() {
         (json!({"generation": -1, "created": ""}), "is malformed: invalid value: integer `-1`"),
         (json!({"generation": 1, "created": "", "nodes": vec![""; 20_000]}), "a list has more than 16384 elements"),
         (json!({"generation": 1, "created": "9".repeat(2000)}), "the time has 2000 bytes"),
+        (json!({"generation": 1, "created": "", "created_by": "u".repeat(2000)}), "the name of the creator has 2000"),
+        (json!({"generation": 1, "created": "", "tool": "t".repeat(2000)}), "the name of the tool has 2000 bytes"),
         (json!([[1]]), "is malformed"),
     ] {
         fs::write(pin(number), sealed(&body.to_string())).unwrap();

@@ -76,7 +76,7 @@ fn a_reload_looks_for_a_new_generation_and_returns_its_outcome() {
     let mut command = published.node_command("a", published.publication.url());
     command.args(["--poll", "1h"]);
     let node = Server::of(command, &published.socket("a"));
-    node.expect_logged("serving generation 1 of the published table", 1);
+    node.expect_logged("serving published generation 1", 1);
     let outcome = |node: &Server| node.outcome_of(node.client().reload().unwrap());
     assert_eq!(outcome(&node), "published generation 1 is already served");
     published.publish(2);
@@ -86,4 +86,18 @@ fn a_reload_looks_for_a_new_generation_and_returns_its_outcome() {
     let refused = outcome(&node);
     assert!(refused.starts_with("refused: ") && refused.contains("is not a document"), "{refused}");
     wait_for_error(&node, "is not a document");
+}
+
+#[test]
+fn a_node_refuses_a_rollback_and_names_the_pin_to_create() {
+    let published = Published::new();
+    published.publish(1);
+    let node = published.node("a");
+    published.publish(2);
+    wait_until_served(&node, 2);
+    let refused = node.outcome_of(node.client().rollback().unwrap());
+    assert!(refused.starts_with("refused: this server follows "), "{refused}");
+    assert!(refused.contains(&format!("`zkv pin {} NUMBER`", published.publication.url())), "{refused}");
+    assert_eq!((node.number("published_generation"), node.number("rollbacks")), (2, 0));
+    assert_eq!(node.info().get("rolled_back"), Some("no"));
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use zero_kv::bake::Keys;
 use zero_kv::publish::{Change, CommitOptions};
 
+use crate::helpers::generations::Shape;
 use crate::helpers::published::{
     Published, SHAPE, health, sealed, start_node, wait_for_error, wait_for_polls, wait_until_served,
 };
@@ -79,7 +80,7 @@ fn a_new_node_serves_the_newest_complete_generation_and_goes_forward_with_the_ne
         wait_until_served(&node, 2);
         wait_for_error(&node, reason);
         let (status, lines) = health(&node);
-        assert!(status == Some(0) && lines.contains("serves generation 2 of the published table"), "{lines}");
+        assert!(status == Some(0) && lines.contains("serves published generation 2"), "{lines}");
         assert!(lines.contains(reason), "{reason}: {lines}");
         // The reason is in the store, too.
         eventually("the node has reported the reason", || {
@@ -112,14 +113,27 @@ fn a_new_node_passes_over_damaged_manifests() {
 fn a_new_node_waits_for_the_generation_that_a_pin_selects() {
     let published = Published::new();
     (1..=2).for_each(|number| published.publish(number));
-    fs::remove_file(published.data_file(2)).unwrap();
     published.pin(Some(2));
+    fs::remove_file(published.data_file(2)).unwrap();
     let mut node = Server::spawn(published.node_command("a", published.publication.url()), &published.socket("a"));
-    node.wait_for_log("not found");
+    let line = node.wait_for_log("not found");
+    assert!(line.contains(": the server waits"), "{line}");
     assert!(!published.socket("a").exists());
     published.pin(None);
     node.wait_for_log("ready on ");
     wait_until_served(&node, 1);
+}
+
+#[test]
+fn a_new_node_logs_why_the_newest_generation_failed_while_it_fetches_an_older_one() {
+    let published = Published::new();
+    (1..=2).for_each(|number| published.publish(number));
+    fs::remove_file(published.data_file(2)).unwrap();
+    let mut command = published.node_command("a", published.publication.url());
+    command.args(["--fetch-bandwidth", "1KB"]);
+    let mut node = Server::spawn(command, &published.socket("a"));
+    node.wait_for_log("not found");
+    assert!(!published.socket("a").exists(), "{}", node.log());
 }
 
 #[test]
@@ -134,8 +148,8 @@ fn running_nodes_serve_changes_that_the_publisher_has_allowed() {
         assert_eq!(node.info().get("published_error"), Some(""));
     };
     is_served(publish_other(&published, Keys::U64, "1,one\n"));
-    is_served(publish_other(&published, Keys::Bytes, "one,1\ntwo,2\nthree,3\n"));
-    is_served(publish_other(&published, Keys::Bytes, ""));
+    is_served(publish_other(&published, Keys::BYTES, "one,1\ntwo,2\nthree,3\n"));
+    is_served(publish_other(&published, Keys::BYTES, ""));
     // A node that was not there meanwhile needs the permissions of all generations that it has missed.
     drop(node);
     published.publish(5);
@@ -150,7 +164,7 @@ fn a_node_that_missed_a_permission_follows_the_later_generations() {
     let published = Published::new();
     published.publish(1);
     drop(published.node("a"));
-    let keys = publish_other(&published, Keys::Bytes, "one,1\ntwo,2\n");
+    let keys = publish_other(&published, Keys::BYTES, "one,1\ntwo,2\n");
     let db = published.folder.path().join("other.db");
     let next = published.publish_file(&db, &CommitOptions::default());
     assert_eq!((keys, next), (2, 3));
@@ -167,7 +181,7 @@ fn no_node_serves_a_change_without_a_permission_and_all_follow_the_next_generati
     let forget = |number| {
         edit_manifest(&published, number, |body| drop(body.as_object_mut().unwrap().remove("allowed")));
     };
-    forget(publish_other(&published, Keys::Bytes, "one,1\n"));
+    forget(publish_other(&published, Keys::BYTES, "one,1\n"));
     let running = published.node("a");
     wait_for_error(&running, "its keys are bytes, expected u64");
     wait_for_polls(&running);
@@ -181,4 +195,29 @@ fn no_node_serves_a_change_without_a_permission_and_all_follow_the_next_generati
     for name in ["a", "b", "c"] {
         wait_until_served(&published.node(name), 3);
     }
+}
+
+#[test]
+fn a_new_node_rejects_a_shrunken_generation_like_a_running_one() {
+    let published = Published::new();
+    published.publish(1);
+    let node = |name: &str| {
+        let mut command = published.node_command(name, published.publication.url());
+        command.args(["--max-shrink", "20%"]);
+        start_node(command, &published.socket(name))
+    };
+    let running = node("running");
+    let db = published.folder.path().join("shrunken.db");
+    Shape { rows: SHAPE.rows * 3 / 4, ..SHAPE }.bake(2, &db);
+    published.publish_file(&db, &CommitOptions::default());
+    let new = node("new");
+    for node in [&running, &new] {
+        wait_for_error(node, "expected at least 1");
+        wait_until_served(node, 1);
+    }
+    // The publisher's permission holds for all nodes.
+    let options = CommitOptions { allow: vec![Change::Shrink], ..CommitOptions::default() };
+    Shape { rows: SHAPE.rows / 4, ..SHAPE }.bake(3, &db);
+    published.publish_file(&db, &options);
+    [&running, &new].into_iter().for_each(|node| wait_until_served(node, 3));
 }

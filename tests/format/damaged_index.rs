@@ -5,11 +5,14 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, SystemTime};
 
+use zero_kv::bake::TableLayout;
 use zero_kv::client::Row;
 use zero_kv::format::header::SectionKind;
 use zero_kv::{Key, Lookup, LookupError, MappedStore, Store};
 
-use crate::helpers::encoder::{self, BLOCK_SUMS, FENCE, FENCE_ROWS, FENCE_TREE, FENCES, PILOTS, PLACES};
+use crate::helpers::encoder::{
+    self, BLOCK_SUMS, FENCE, FENCE_ROWS, FENCE_TREE, FENCES, GROUP_ROWS, PILOTS, PLACES, RECORDS,
+};
 use crate::helpers::rows::{Rows, Scratch, write_new};
 
 const BLOCK: usize = 4096;
@@ -160,6 +163,78 @@ fn a_damaged_block_of_fences_fails_the_rows_that_need_it() {
     assert!(table.row(block_rows - 1).is_ok() && table.row(2 * block_rows).is_ok());
     assert_eq!(table.row(block_rows), Err(LookupError::Damaged));
     assert_eq!(table.row(2 * block_rows - 1), Err(LookupError::Damaged));
+}
+
+/// The length of a group of [`rows`], whose values have one length, and whose keys are near each other.
+const GROUP: usize = 56;
+
+/// Returns whether the lookup of the row of a key, or of the row `row` beside it, reads a damaged range of a file with the
+/// compact layout.
+fn reads_in_groups(whole: &[u8], damaged: &Range<usize>, key: u64, row: Option<u64>) -> bool {
+    let start = |section| encoder::section(whole, section).0;
+    let group = |row: u64| (row.min(ROWS - 1) / GROUP_ROWS as u64) as usize;
+    // The search reads the group of the last row at or below the key, even if the row beside the key is in the next one.
+    let groups = [group(key / 2), row.map_or(group(key / 2), group)];
+    let of_groups = groups.into_iter().flat_map(|group| {
+        let group_at = start(FENCES) + group * GROUP;
+        [start(PLACES) + group * 4..start(PLACES) + group * 4 + 4, group_at..group_at + GROUP]
+    });
+    // Only the lowest level of the tree has several blocks.
+    let node = start(FENCE_TREE) + groups[0] / 16 * 128;
+    let value = row.map(|row| start(RECORDS) + row as usize * 3..start(RECORDS) + row as usize * 3 + 3);
+    let mut all = of_groups.chain(std::iter::once(node..node + 128)).chain(value);
+    all.any(|read| read.start < damaged.end && damaged.start < read.end)
+}
+
+#[test]
+fn a_damaged_block_of_a_compact_table_fails_exactly_the_lookups_that_read_it() {
+    let scratch = Scratch::of(TableLayout::Compact);
+    let whole = scratch.bake(&rows());
+    assert_eq!(encoder::section(&whole, FENCES).1, ROWS.div_ceil(GROUP_ROWS as u64) as usize * GROUP);
+    for section in [RECORDS, FENCES, FENCE_TREE, PLACES] {
+        write_new(&scratch.path(), &whole);
+        let damaged = block_of(&whole, section, 1);
+        damage(&scratch, &damaged);
+        for by_batch in [false, true] {
+            let table = MappedStore::open(scratch.path()).unwrap();
+            // SAFETY: Nobody changes the file any more.
+            let store = unsafe { table.as_store() };
+            let mut failed = 0;
+            for key in (0..2 * ROWS + 100).step_by(7) {
+                let (below, above) = ((key / 2).min(ROWS - 1), key.div_ceil(2));
+                let (get, floor, ceiling) = match by_batch {
+                    true => (
+                        store.get_many(&[key]).map(|mut values| values.pop().flatten().map(<[u8]>::to_vec)),
+                        store.floor_many(&[key]).map(only_of_many),
+                        store.ceiling_many(&[key]).map(only_of_many),
+                    ),
+                    false => (
+                        store.get(key).map(|value| value.map(<[u8]>::to_vec)),
+                        store.floor(key).map(copied),
+                        store.ceiling(key).map(copied),
+                    ),
+                };
+                let place = format!("key {key}, section {section}, by batch: {by_batch}");
+                let fails = |row| reads_in_groups(&whole, &damaged, key, row);
+                let found = value(key).map(|_| below);
+                let expected = if fails(found) { Err(LookupError::Damaged) } else { Ok(value(key)) };
+                assert_eq!(get, expected, "get, {place}");
+                let row = |row: u64| (row < ROWS).then(|| (Key::U64(2 * row).into(), value(2 * row).unwrap()));
+                let expected = if fails(Some(below)) { Err(LookupError::Damaged) } else { Ok(row(below)) };
+                assert_eq!(floor, expected, "floor, {place}");
+                let is_row = (above < ROWS).then_some(above);
+                let expected = if fails(is_row) { Err(LookupError::Damaged) } else { Ok(row(above)) };
+                assert_eq!(ceiling, expected, "ceiling, {place}");
+                let count = if fails(None) { Err(LookupError::Damaged) } else { Ok(above.min(ROWS) as usize) };
+                assert_eq!(store.count(..key), count, "count, {place}");
+                failed += usize::from(get.is_err());
+            }
+            assert!(failed > 100 && failed < 19_000, "{failed} lookups failed");
+            let found = store.take_damaged_blocks();
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(store.section_of_block(found[0]).map(|(_, block)| block), Some(1));
+        }
+    }
 }
 
 #[test]

@@ -2,14 +2,15 @@
 //! document, except for the choice of pilots.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 
-use zero_kv::Lookup;
-use zero_kv::Store;
+use zero_kv::bake::{self, Column, Keys, Options, RangeEnds, TableLayout};
 use zero_kv::typed::{RowEncoder, Schema, TypedRow, Value};
+use zero_kv::{KeyType, Lookup, OwnedKey, PartType, Store};
 
 use crate::helpers::encoder::{self, BLOCK_SUMS, Keyed, PILOTS, PLACES, Shape, number, put};
 use crate::helpers::random::Random;
-use crate::helpers::rows::{ByteRows, Rows, Scratch, TestKey};
+use crate::helpers::rows::{ByteRows, KeySpan, Rows, Scratch, TestKey};
 
 const DOCUMENT: &str = include_str!("../../docs/FORMAT.md");
 
@@ -26,7 +27,7 @@ fn byte_example_rows() -> ByteRows {
 /// Returns the files that the document shows in lines of the form `offset: bytes  meaning`. The lines of a file must
 /// follow each other without a gap; offset 0 begins the next file. The line `offset: zeros up to end  meaning` stands for
 /// zeros.
-fn document_files() -> [Vec<u8>; 4] {
+fn document_files() -> [Vec<u8>; 7] {
     let mut files: Vec<Vec<u8>> = Vec::new();
     for line in DOCUMENT.lines() {
         let Some((offset, rest)) = line.split_once(": ") else { continue };
@@ -44,7 +45,7 @@ fn document_files() -> [Vec<u8>; 4] {
         }
         bytes.extend(hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).expect("two hexadecimal digits")));
     }
-    files.try_into().expect("two files, a schema, and a row")
+    files.try_into().expect("four files, a key, a schema, and a row")
 }
 
 #[track_caller]
@@ -69,6 +70,56 @@ fn the_document_shows_the_bytes_that_the_baker_writes() {
     let [numbers, bytes, ..] = document_files();
     assert_example(&example_rows(), &numbers);
     assert_example(&byte_example_rows(), &bytes);
+}
+
+#[test]
+fn the_document_shows_the_bytes_of_a_table_of_ranges() {
+    let [_, _, ranges, ..] = document_files();
+    let key = |text: &str| -> [u8; 16] {
+        KeyType::of(PartType::Ip).parse(text.as_bytes()).unwrap().as_key().as_bytes().unwrap().try_into().unwrap()
+    };
+    let row = |first, last, value: &str| (KeySpan { first: key(first), last: key(last) }, value.as_bytes().to_vec());
+    let table = BTreeMap::from([
+        row("10.0.0.0", "10.255.255.255", "private"),
+        row("192.0.2.0", "192.0.2.255", "documentation"),
+        row("2001:db8::", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff", "documentation"),
+    ]);
+    assert_same_bytes(&without_choice(encoder::encode(&table)), &without_choice(ranges.clone()));
+    let mut options = Options::default();
+    options.keys = Keys::Type(KeyType::of(PartType::Ip));
+    options.key = Some(Column::Number(1));
+    options.ranges = Some(RangeEnds::Column(Column::Number(2)));
+    let csv = "192.0.2.0,192.0.2.255,documentation\n10.0.0.0,10.255.255.255,private\n\
+               2001:db8::,2001:db8:ffff:ffff:ffff:ffff:ffff:ffff,documentation\n";
+    let scratch = Scratch::new();
+    bake::bake_csv(csv.as_bytes(), &scratch.path(), &options).unwrap();
+    assert_same_bytes(&fs::read(scratch.path()).unwrap(), &ranges);
+    let store = scratch.open(&ranges).unwrap();
+    assert_answers(&store, &table);
+    for (span, value) in &table {
+        for inside in [span.first, span.first.next(), span.last] {
+            assert_eq!(store.cover(&inside), Ok(Some((span.key(), span.last.key(), &value[..]))));
+        }
+        assert_eq!(store.cover(&span.last.next()), Ok(None));
+    }
+    assert_eq!(store.digest().to_le_bytes(), ranges[encoder::DIGEST]);
+}
+
+#[test]
+fn the_document_shows_the_bytes_of_a_table_with_the_compact_layout() {
+    let [_, _, _, compact, ..] = document_files();
+    let scratch = Scratch::of(TableLayout::Compact);
+    let table: BTreeMap<u64, Vec<u8>> = example_rows().into_iter().collect();
+    assert_same_bytes(&scratch.bake(&example_rows()), &compact);
+    assert_same_bytes(&encoder::encode_compact(&table), &compact);
+    assert_answers(&scratch.open(&compact).unwrap(), &table);
+}
+
+#[test]
+fn the_document_shows_the_bytes_of_a_composite_key() {
+    let [_, _, _, _, key, ..] = document_files();
+    let key_type: KeyType = "bytes,i64,hex".parse().unwrap();
+    assert_eq!(key_type.parse(b"ant,-5,0a1f").unwrap(), OwnedKey::Bytes(key));
 }
 
 #[test]
@@ -140,6 +191,21 @@ fn byte_tables() -> Vec<BTreeMap<Vec<u8>, Vec<u8>>> {
     tables
 }
 
+/// Returns tables of keys of a fixed length, with and without a common prefix.
+fn address_tables() -> Vec<BTreeMap<[u8; 16], Vec<u8>>> {
+    let mut random = Random(22);
+    let mut tables = vec![BTreeMap::new()];
+    for (rows, alike) in [(1, 0), (3, 12), (19, 0), (700, 8), (5000, 15)] {
+        let mut row = |_| {
+            let (mut key, value_len) = ([7; 16], random.below(20));
+            key[alike..].copy_from_slice(&random.bytes(16 - alike));
+            (key, random.bytes(value_len))
+        };
+        tables.push((0..rows).map(&mut row).collect());
+    }
+    tables
+}
+
 /// Asserts that a store has these rows, and none of the keys next to them.
 fn assert_answers<K: TestKey>(store: &Store, table: &BTreeMap<K, Vec<u8>>) {
     assert_eq!(store.len(), table.len());
@@ -167,6 +233,26 @@ fn assert_encoder_agrees<K: TestKey + Keyed>(tables: Vec<BTreeMap<K, Vec<u8>>>) 
 fn an_encoder_written_from_the_document_gives_the_bakers_bytes_except_its_choice() {
     assert_encoder_agrees(tables());
     assert_encoder_agrees(byte_tables());
+    assert_encoder_agrees(address_tables());
+}
+
+#[test]
+fn an_encoder_written_from_the_document_gives_the_bytes_of_the_compact_layout() {
+    let scratch = Scratch::of(TableLayout::Compact);
+    let mut tables = tables();
+    // Gaps and values of all lengths, in groups of their own and together.
+    tables.push(
+        (0..640_u64).map(|i| (((i / 40) << (i / 40 * 3)) | ((i % 40) << 1), vec![7; (i * i % 97) as usize])).collect(),
+    );
+    tables.push((0..64).map(|bit| (1 << bit, vec![bit as u8; if bit == 40 { 70_000 } else { 2 }])).collect());
+    for table in tables {
+        let mut rows: Rows = table.clone().into_iter().collect();
+        Random(3).shuffle(&mut rows);
+        let encoded = encoder::encode_compact(&table);
+        assert_same_bytes(&scratch.bake(&rows), &encoded);
+        assert_answers(&scratch.open(&encoded).unwrap(), &table);
+        assert!(encoder::rows_of_compact(&encoded) == table);
+    }
 }
 
 fn assert_slots_lead_to_records<K: TestKey + Keyed>(table: BTreeMap<K, Vec<u8>>) {

@@ -13,7 +13,7 @@ use zero_kv::typed::{
 use zero_kv::{LookupError, MappedStore, Store, StoreError};
 
 use crate::helpers::encoder::{self, SCHEMA};
-use crate::helpers::rows::Scratch;
+use crate::helpers::rows::{KeySpan, Scratch};
 
 fn schema() -> Schema {
     let columns = ["a:f32?", "name:text", "b:f32", "stock:u16?"];
@@ -135,6 +135,42 @@ fn rows_columns_and_matrices_have_the_cells_of_their_keys() {
             assert_eq!(row, if has(*key) { [-(*key as f32), a] } else { [-1.0, -1.0] }, "key {key}");
         }
     }
+}
+
+#[test]
+fn columns_and_matrices_of_ranges_have_the_cells_of_the_range_of_each_key() {
+    let schema = schema();
+    let mut encoder = RowEncoder::new(&schema);
+    // The ranges 0 to 3, 10 to 13, and so on.
+    let span = |first: u64| KeySpan { first, last: first + 3 };
+    let rows: BTreeMap<_, _> =
+        (0..500).map(|i| (span(10 * i), encoder.encode(&cells(10 * i, &name(10 * i))).unwrap().to_vec())).collect();
+    let scratch = Scratch::new();
+    let path = write(&scratch, &encoder::encode_typed(&rows, &schema.encode()));
+    let (store, mapped) = (Store::open(&path).unwrap(), MappedStore::open(&path).unwrap());
+    let keys: Vec<u64> = (0..900).map(|i| i * 7919 % 5100).collect();
+    let first_of = |key: &u64| (*key < 5000 && key % 10 < 4).then(|| key / 10 * 10);
+    let plan = MatrixPlan::new(&schema, &Projection::new(&schema, &["b"]).unwrap(), 1.0_f32).unwrap();
+    let expected: Vec<f32> = keys.iter().map(|key| first_of(key).map_or(1.0, |first| -(first as f32))).collect();
+    for is_mapped in [false, true] {
+        let mut matrix = vec![0.0; keys.len()];
+        let (copied, buffers) = match is_mapped {
+            false => (store.cover_matrix(&keys, &plan, &mut matrix), store.cover_columns(&keys, &["name"])),
+            true => (mapped.cover_matrix(&keys, &plan, &mut matrix), mapped.cover_columns(&keys, &["name"])),
+        };
+        assert_eq!(copied, Ok(keys.iter().filter_map(first_of).count()));
+        assert_eq!(matrix, expected);
+        let buffers = buffers.unwrap();
+        let ColumnValues::Data { data, ends } = &buffers.column(0).values else { panic!("text") };
+        let mut start = 0;
+        for (key, end) in keys.iter().zip(ends) {
+            assert_eq!(&data[start..*end], first_of(key).map(name).unwrap_or_default().as_bytes(), "key {key}");
+            start = *end;
+        }
+    }
+    let single = Store::open(write(&scratch, &typed_file(10))).unwrap();
+    let found = single.cover_matrix(&[2], &plan, &mut [0.0]);
+    assert_eq!(found, Err(TypedLookupError::Lookup(LookupError::NoRanges)));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::rows::{Numbers, Rows};
 use super::source::Source;
 use super::tamper::{self, Relay};
 
-const OPS: [Op; 8] = [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count, Op::Info, Op::Open];
+const OPS: [Op; 9] = [Op::Get, Op::Exists, Op::Floor, Op::Ceiling, Op::Range, Op::Count, Op::Info, Op::Open, Op::Track];
 const VALUE_LEN_MAX_BYTES: usize = 1 << 16;
 
 /// Tables, their servers, and the relays that tamper with the responses.
@@ -95,12 +95,17 @@ fn ask(client: &mut Client, kind: usize, first: Key<'_>, last: Key<'_>) -> Resul
 fn read_in_pieces(source: &mut Source<'_>) {
     let ops: Vec<Op> = (0..1 + source.below(8)).map(|_| OPS[source.below(OPS.len())]).collect();
     let pieces_len_bytes = [(); 4].map(|()| 1 + source.below(100));
+    let has_notices = source.one_in(2);
     let bytes = source.rest();
-    assert_eq!(read(&ops, bytes, &[bytes.len().max(1)]), read(&ops, bytes, &pieces_len_bytes));
+    let whole = read(&ops, bytes, &[bytes.len().max(1)], has_notices);
+    assert_eq!(whole, read(&ops, bytes, &pieces_len_bytes, has_notices));
 }
 
-fn read(ops: &[Op], mut bytes: &[u8], pieces_len_bytes: &[usize]) -> Vec<String> {
+fn read(ops: &[Op], mut bytes: &[u8], pieces_len_bytes: &[usize], has_notices: bool) -> Vec<String> {
     let mut reader = ResponseReader::new(VALUE_LEN_MAX_BYTES);
+    if has_notices {
+        reader.expect_notices();
+    }
     let (mut outcomes, mut pieces) = (Vec::new(), pieces_len_bytes.iter().cycle());
     for op in ops {
         let outcome = loop {
@@ -121,6 +126,9 @@ fn read(ops: &[Op], mut bytes: &[u8], pieces_len_bytes: &[usize]) -> Vec<String>
         };
         let is_end = outcome.is_err();
         outcomes.push(outcome.unwrap_or_else(|error| error));
+        if !is_end {
+            outcomes.push(format!("{:?}", reader.take_state()));
+        }
         if is_end {
             break;
         }

@@ -86,7 +86,7 @@ fn compressed(bytes: &[u8], is_gzip: bool) -> Vec<u8> {
 fn baked(folder: &Path, bytes: &[u8]) -> Result<Vec<u8>, BakeError> {
     let output = folder.join("new.db");
     let mut options = Options::default();
-    (options.format, options.keys) = (Format::Delimited, Keys::Bytes);
+    (options.format, options.keys) = (Format::Delimited, Keys::BYTES);
     let report = bake::bake(vec![Input::reader("input", bytes)], &output, &options);
     assert_eq!(fs::read_dir(folder).unwrap().count(), usize::from(report.is_ok()), "nothing is left behind");
     report?;

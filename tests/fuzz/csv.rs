@@ -11,8 +11,8 @@ use std::path::Path;
 
 use zero_kv::Lookup;
 use zero_kv::bake::{
-    self, BadRows, BakeError, Column, Duplicates, Format, Input, Keys, MEMORY_MIN_BYTES, Options, Report, RowFault,
-    ValueSpec,
+    self, BadRows, BakeError, Column, Duplicates, Format, Input, Keys, MEMORY_MIN_BYTES, Options, Quote, Report,
+    RowFault, ValueSpec,
 };
 use zero_kv::{Key, KeyKind, Store};
 
@@ -62,7 +62,7 @@ pub fn check(folder: &Path, data: &[u8]) {
 /// Checks that the file agrees with the report, and that each row is found.
 fn check_file(path: &Path, report: &Report) {
     let store = Store::open(path).unwrap();
-    assert_eq!((store.key_kind(), store.len() as u64), (report.key_kind, report.rows));
+    assert_eq!((store.key_type(), store.len() as u64), (report.key_type, report.rows));
     for (key, value) in store.iter().map(Result::unwrap) {
         assert_eq!(store.get(key), Ok(Some(value)));
     }
@@ -78,8 +78,14 @@ fn options(source: &mut Source<'_>) -> Options {
         _ => Format::Delimited,
     };
     options.delimiter = [None, Some(source.byte())][usize::from(source.one_in(4))];
+    if source.one_in(2) {
+        options.quote = [Quote::Auto, Quote::None, Quote::Byte(b'"'), Quote::Byte(b'\'')][source.below(4)];
+        options.escape = [None, Some(b'\\'), Some(b'"')][source.below(3)];
+        options.comment = [None, Some(b'#'), Some(b'a')][source.below(3)];
+        options.skip_lines = [0, 1, 100][source.below(3)];
+    }
     options.header = source.one_in(3);
-    options.keys = [Keys::U64, Keys::Bytes, Keys::Auto][source.below(3)];
+    options.keys = [Keys::U64, Keys::BYTES, Keys::Auto][source.below(3)];
     options.duplicates = [Duplicates::Last, Duplicates::First, Duplicates::Error][source.below(3)];
     if source.one_in(2) {
         options.bad_rows = BadRows::Skip { file: None, max: [0, 1, 1000][source.below(3)] };
@@ -198,6 +204,38 @@ pub(super) struct Record {
     pub(super) fields: Vec<Vec<u8>>,
     pub(super) is_bad: bool,
     len_bytes: usize,
+    /// The length of the text from the first row to the end of this row.
+    end: usize,
+}
+
+/// The bytes of delimited text that have a meaning.
+pub(super) struct Dialect {
+    delimiter: u8,
+    quote: Option<u8>,
+    escape: Option<u8>,
+    comment: Option<u8>,
+    skip_lines: u64,
+}
+
+impl Dialect {
+    pub(super) const CSV: Dialect =
+        Dialect { delimiter: b',', quote: Some(b'"'), escape: None, comment: None, skip_lines: 0 };
+
+    /// Returns `None` if a byte has two meanings.
+    fn new(options: &Options, delimiter: u8) -> Option<Dialect> {
+        let delimiter = options.delimiter.unwrap_or(delimiter);
+        let quote = match options.quote {
+            Quote::Auto if delimiter == b'\t' => None,
+            Quote::Auto => Some(b'"'),
+            Quote::None => None,
+            Quote::Byte(quote) => Some(quote),
+        };
+        let escape = if options.escape == quote { None } else { options.escape };
+        let used: Vec<u8> = [Some(delimiter), quote, escape, options.comment].into_iter().flatten().collect();
+        let is_valid = used.iter().enumerate().all(|(at, byte)| !b"\r\n".contains(byte) && !used[..at].contains(byte));
+        let (comment, skip_lines) = (options.comment, options.skip_lines);
+        is_valid.then_some(Dialect { delimiter, quote, escape, comment, skip_lines })
+    }
 }
 
 /// The positions of a row's parts.
@@ -209,24 +247,24 @@ struct Fields {
 }
 
 impl Model {
-    /// Returns `None` for inputs without a model: other formats, and delimiters that do not separate fields.
+    /// Returns `None` for inputs without a model: other formats, and bytes with two meanings.
     fn new(options: &Options, texts: &[Vec<u8>]) -> Option<Model> {
-        let delimiter = match options.format {
-            Format::Delimited => options.delimiter.unwrap_or(b','),
-            Format::Tsv => options.delimiter.unwrap_or(b'\t'),
+        let dialect = match options.format {
+            Format::Delimited => Dialect::new(options, b',')?,
+            Format::Tsv => Dialect::new(options, b'\t')?,
             _ => return None,
         };
         let is_other = |text: &[u8]| {
-            let magics: [&[u8]; 5] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x89ZKV", b"\xfd7zX", b"PK\x03\x04"];
+            let magics: [&[u8]; 3] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x89ZKV"];
             // A skippable Zstandard frame.
             magics.iter().any(|magic| text.starts_with(magic)) || text.get(1..4) == Some(b"\x2a\x4d\x18")
         };
-        if b"\"\r\n".contains(&delimiter) || texts.iter().any(|text| is_other(text)) {
+        if texts.iter().any(|text| is_other(text)) {
             return None;
         }
         let mut model = Model::default();
         for (text, name) in texts.iter().zip(["a", "b"]) {
-            if model.input(options, name, records(text, delimiter)).is_none() {
+            if model.input(options, name, records(text, &dialect)).is_none() {
                 break;
             }
         }
@@ -242,20 +280,22 @@ impl Model {
     fn input(&mut self, options: &Options, name: &str, records: (Vec<Record>, Option<u64>)) -> Option<()> {
         let (records, unclosed) = records;
         let mut fields = None;
-        for record in records {
+        let usual = usual_record(options, &records);
+        for record in &records {
             self.long.push(((name.to_owned(), record.line), record.len_bytes));
             let is_first = fields.is_none();
-            if is_first && record.is_bad {
-                return self.refuse(name, record.line);
-            }
             if is_first {
-                fields = Fields::new(options, &record.fields);
+                let first = usual.map_or(record, |usual| &records[usual]);
+                if first.is_bad {
+                    return self.refuse(name, first.line);
+                }
+                fields = Fields::new(options, &first.fields);
             }
             let Some(fields) = &fields else { return self.refuse(name, 0) };
             if is_first && options.header {
                 continue;
             }
-            match row(options, fields, &record) {
+            match row(options, fields, record) {
                 Some((key, value)) => {
                     if options.slots.is_none_or(|slots| slots.has_key(of_kind(options.keys, &key))) {
                         self.rows.push(Row { place: (name.to_owned(), record.line), key, value });
@@ -286,7 +326,7 @@ impl Model {
         let is_decimal = |key: &[u8]| number(key).is_some_and(|number| number.to_string().as_bytes() == key);
         let keys = match options.keys {
             Keys::Auto if self.rows.iter().all(|row| is_decimal(&row.key)) => Keys::U64,
-            Keys::Auto => Keys::Bytes,
+            Keys::Auto => Keys::BYTES,
             keys => keys,
         };
         let mut kept = BTreeMap::new();
@@ -325,6 +365,8 @@ impl Model {
                 same(input, line) || same(input, &0)
             }
             BakeError::Columns { input, .. } => same(input, &0),
+            // The first bytes are those of a format that is not text.
+            BakeError::Input { error, .. } => error.to_string().contains("which is not supported"),
             BakeError::SlotsKeysUnknown => options.keys == Keys::Auto && options.slots.is_some(),
             _ => false,
         };
@@ -379,6 +421,26 @@ impl Fields {
     }
 }
 
+/// Returns the position of the record that shows the number of fields, if bad rows are skipped: the first of those with
+/// the most frequent number.
+fn usual_record(options: &Options, records: &[Record]) -> Option<usize> {
+    if options.header || options.bad_rows == BadRows::Refuse {
+        return None;
+    }
+    let mut counted: Vec<(usize, usize)> = Vec::new();
+    for (at, record) in records.iter().enumerate() {
+        if record.end > 64 << 10 && !counted.is_empty() {
+            break;
+        }
+        if !record.is_bad {
+            counted.push((at, record.fields.len()));
+        }
+    }
+    let count = |len: usize| counted.iter().filter(|(_, other)| *other == len).count();
+    let most = counted.iter().map(|(_, len)| count(*len)).max()?;
+    counted.iter().find(|(_, len)| count(*len) == most).map(|(at, _)| *at)
+}
+
 /// Returns a row's key and value, if it is a valid row.
 fn row(options: &Options, fields: &Fields, record: &Record) -> Option<(Vec<u8>, Value)> {
     if record.is_bad || record.fields.len() != fields.count {
@@ -387,8 +449,8 @@ fn row(options: &Options, fields: &Fields, record: &Record) -> Option<(Vec<u8>, 
     let key = &record.fields[fields.key];
     match options.keys {
         Keys::U64 => drop(number(key)?),
-        Keys::Bytes | Keys::Auto if key.is_empty() || key.len() > 65_535 => return None,
-        Keys::Bytes | Keys::Auto => {}
+        _ if key.is_empty() || key.len() > 65_535 => return None,
+        _ => {}
     }
     let word = fields.delete.map(|delete| record.fields[delete].to_ascii_lowercase());
     let is_deleted = match word.as_deref() {
@@ -408,7 +470,7 @@ fn row(options: &Options, fields: &Fields, record: &Record) -> Option<(Vec<u8>, 
 fn of_kind(keys: Keys, key: &[u8]) -> Key<'_> {
     match keys {
         Keys::U64 => Key::U64(number(key).expect("checked before")),
-        Keys::Bytes | Keys::Auto => Key::Bytes(key),
+        _ => Key::Bytes(key),
     }
 }
 
@@ -417,33 +479,45 @@ pub(super) fn number(key: &[u8]) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// Parses RFC 4180 byte by byte. Returns all records, and the line of a last record whose quote is not closed.
-pub(super) fn records(text: &[u8], delimiter: u8) -> (Vec<Record>, Option<u64>) {
+/// Parses delimited text byte by byte. Returns all records, and the line of a last record whose quote is not closed.
+pub(super) fn records(text: &[u8], dialect: &Dialect) -> (Vec<Record>, Option<u64>) {
+    let Dialect { delimiter, quote, escape, comment, skip_lines } = *dialect;
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let line_end = |at: usize| match &text[at..] {
         [b'\n', ..] => Some(1),
         [b'\r', b'\n', ..] => Some(2),
         _ => None,
     };
-    let (mut records, mut at, mut line) = (Vec::new(), 0, 1);
+    let (mut records, mut at, mut line, mut first_start) = (Vec::new(), 0, 1, None);
     while at < text.len() {
-        if let Some(len) = line_end(at) {
+        if let Some(len) = line_end(at).filter(|_| line > skip_lines) {
             (at, line) = (at + len, line + 1);
             continue;
         }
+        if line <= skip_lines || Some(text[at]) == comment {
+            let rest = text[at..].iter().position(|byte| *byte == b'\n');
+            (at, line) = (rest.map_or(text.len(), |rest| at + rest + 1), line + 1);
+            continue;
+        }
         let (first_line, start) = (line, at);
+        first_start.get_or_insert(start);
         let (mut fields, mut is_bad) = (vec![Vec::new()], false);
         let mut may_open = true;
         while at < text.len() && line_end(at).is_none() {
             let field = fields.last_mut().expect("at least one");
             match text[at] {
-                b'"' if may_open => {
+                byte if may_open && Some(byte) == quote => {
                     at += 1;
                     loop {
                         match text[at..] {
                             [] => return (records, Some(first_line)),
-                            [b'"', b'"', ..] => (at, _) = (at + 2, field.push(b'"')),
-                            [b'"', ..] => break,
+                            [first, second, ..]
+                                if [quote, escape].contains(&Some(second))
+                                    && (Some(first) == escape || (Some(first) == quote && Some(second) == quote)) =>
+                            {
+                                (at, _) = (at + 2, field.push(second));
+                            }
+                            [first, ..] if Some(first) == quote => break,
                             [byte, ..] => {
                                 line += u64::from(byte == b'\n');
                                 (at, _) = (at + 1, field.push(byte));
@@ -456,6 +530,16 @@ pub(super) fn records(text: &[u8], delimiter: u8) -> (Vec<Record>, Option<u64>) 
                     continue;
                 }
                 byte if byte == delimiter => fields.push(Vec::new()),
+                byte if quote.is_none() && Some(byte) == escape && at + 1 < text.len() => {
+                    at += 1;
+                    line += u64::from(text[at] == b'\n');
+                    let controls = [(b'0', 0), (b'b', 8), (b't', 9), (b'n', 10), (b'v', 11), (b'f', 12), (b'r', 13)];
+                    let control = controls.iter().find(|(letter, _)| *letter == text[at]);
+                    field.push(control.map_or(text[at], |(_, control)| *control));
+                    // The escaped byte is not a delimiter.
+                    (at, may_open) = (at + 1, false);
+                    continue;
+                }
                 byte => {
                     is_bad |= byte == b'\r';
                     field.push(byte);
@@ -467,7 +551,8 @@ pub(super) fn records(text: &[u8], delimiter: u8) -> (Vec<Record>, Option<u64>) 
         if let Some(len) = (at < text.len()).then(|| line_end(at)).flatten() {
             (at, line) = (at + len, line + 1);
         }
-        records.push(Record { line: first_line, fields, is_bad, len_bytes: at - start });
+        let end = at - first_start.unwrap_or_default();
+        records.push(Record { line: first_line, fields, is_bad, len_bytes: at - start, end });
     }
     (records, None)
 }

@@ -11,7 +11,7 @@ const ROWS: &[&[u8]] = &[
     b"1,one\n", b"2,two\r\n", b"\"3\",\"a\nb\"\n", b"4,\"\"\"\n\"\"\"\r\n", b"key,b\n", b"\n", b"5,-\n", b"6,\n", b"007,x\r\n", b"k,",
     b",", b"\"", b"\"\"", b"a\"b", b"\r", b"\r\n", b"-", b"7", b"18446744073709551615", b"18446744073709551616", b"\xef\xbb\xbf",
     b"\xff", b"x", b"5,\"c\"d\n", b"{\"key\":1,\"value\":\"x\"}\n", b"{\"key\":\"a\",\"value\":[1]}\n", b"\t", b"6\tsix\n", b"yes",
-    b"8,\xc3\xa9,1\n",
+    b"8,\xc3\xa9,1\n", b"\\", b"\\\n", b"9,\"\\\"\\n\"\n", b"#x,\"\n", b"'", b"10,'q''r\n'\n",
 ];
 
 /// Pieces whose sequences are valid or almost valid rows of typed tables.
@@ -85,7 +85,7 @@ fn try_random(cases: usize, choices_len_bytes: usize, pieces: &[&[u8]], check: i
 #[test]
 fn any_text_is_baked_as_its_rows_or_rejected() {
     let folder = tempfile::tempdir().unwrap();
-    try_random(600, 22, ROWS, |data| csv::check(folder.path(), data));
+    try_random(800, 28, ROWS, |data| csv::check(folder.path(), data));
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(crate) struct Numbers(pub(crate) bool);
 
 impl Numbers {
     pub(crate) fn keys(self) -> Keys {
-        if self.0 { Keys::U64 } else { Keys::Bytes }
+        if self.0 { Keys::U64 } else { Keys::BYTES }
     }
 
     pub(crate) fn key(self, key: &[u8]) -> Key<'_> {

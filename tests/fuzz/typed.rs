@@ -10,7 +10,7 @@ use zero_kv::Store;
 use zero_kv::store::{OpenOptions, TypedLookupError, Verify};
 use zero_kv::typed::{
     Column, ColumnBuffers, ColumnError, ColumnType, List, MatrixNumber, MatrixPlan, Projection, RowEncoder, Schema,
-    TextParser, TypedRow, Value, write_text,
+    TextList, TextParser, TypedRow, Value, write_text,
 };
 
 use super::source::Source;
@@ -20,7 +20,7 @@ use crate::helpers::rows::write_new;
 /// The columns of tables to forge from.
 const SCHEMAS: [&[&str]; 4] = [
     &["a:f32?", "b:text", "c:f32", "d:u16?", "e:bool?"],
-    &["a:bytes?", "b:list(f64)", "c:bool", "d:list(u8,3)?", "e:text?"],
+    &["a:bytes?", "b:list(f64)", "c:bool", "d:list(u8,3)?", "e:text?", "f:list(text)?"],
     &["a:decimal(38,5)?", "b:decimal(10,2)", "c:i8", "d:date?", "e:timestamp(ns)", "f:list(i16)?"],
     &["a:i64", "b:f64?", "c:list(f32,2)", "d:f64", "e:f32", "f:u64", "g:i32?", "h:list(timestamp(ms))"],
 ];
@@ -65,6 +65,10 @@ fn cell<'b>(column: &Column, buffer: &'b [u8; CELL_LEN_BYTES]) -> Value<'b> {
         ColumnType::Bool => Value::Bool(buffer[0] & 1 == 1),
         ColumnType::Text => Value::Text(["", "a", "\u{e9}\n", "longer text"][selector % 4]),
         ColumnType::Bytes => Value::Bytes(&buffer[..selector % CELL_LEN_BYTES]),
+        ColumnType::TextList => {
+            let json = ["[]", r#"[""]"#, r#"["a","é\n"]"#, r#"["\"\\","\u0001"]"#][selector % 4];
+            Value::TextList(TextList::from_bytes(json.as_bytes()).expect("a list of texts"))
+        }
         ColumnType::Decimal { precision, scale } => {
             let number = i128::from_le_bytes(*buffer.first_chunk().expect("sixteen bytes"));
             Value::Decimal { unscaled: number % 10_i128.pow(precision.into()), scale }

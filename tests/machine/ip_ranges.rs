@@ -1,12 +1,14 @@
 //! `floor` finds the country of an address in a real table of ranges with gaps.
 
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 use zero_kv::Lookup;
+use zero_kv::bake::{Column, Keys, RangeEnds};
 use zero_kv::{Key, Store};
 
 use crate::helpers::random::Random;
-use crate::helpers::rows::{Scratch, bake_to};
+use crate::helpers::rows::Scratch;
 use crate::helpers::trials::{Missing, missing};
 
 const SEED: u64 = 4;
@@ -86,26 +88,72 @@ pub(crate) fn every_address_of_the_excerpt_has_its_country_or_none() {
     assert_answers(&Store::open(scratch.path()).unwrap(), &ranges);
 }
 
-/// Reads the table of Debian's package tor-geoipdb, which is installed, or unpacked in the target folder.
-fn whole_table() -> Result<String, Missing> {
-    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../tor-geoipdb/usr/share/tor/geoip");
-    let mut places = [PathBuf::from("/usr/share/tor/geoip"), built].into_iter();
-    let table = places.find_map(|path| std::fs::read_to_string(path).ok());
-    table.ok_or_else(|| missing("tor-geoipdb", "there is no /usr/share/tor/geoip (package tor-geoipdb)"))
+/// Reads a file of Debian's package tor-geoipdb, which is installed, or unpacked in the target folder.
+fn tor_file(name: &str) -> Result<String, Missing> {
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../tor-geoipdb/usr/share/tor");
+    let mut places = [PathBuf::from("/usr/share/tor"), built].into_iter();
+    let text = places.find_map(|folder| std::fs::read_to_string(folder.join(name)).ok());
+    text.ok_or_else(|| missing("tor-geoipdb", "there is no /usr/share/tor/geoip (package tor-geoipdb)"))
+}
+
+/// Bakes the ranges of a file, in random order, and looks up each border and its neighbors.
+fn assert_covers(name: &str, keys: &str, number: impl Fn(&str) -> u128, text_of: impl Fn(u128) -> String) {
+    let text = tor_file(name).unwrap_or_default();
+    let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let ranges = lines.iter().map(|line| {
+        let fields: Vec<&str> = line.split(',').collect();
+        (number(fields[0]), number(fields[1]), fields[2])
+    });
+    let mut ranges: Vec<(u128, u128, &str)> = ranges.collect();
+    ranges.sort_unstable();
+    Random(SEED).shuffle(&mut lines);
+    let mut options = zero_kv::bake::Options::default();
+    options.keys = Keys::Type(keys.parse().unwrap());
+    options.key = Some(Column::Number(1));
+    options.ranges = Some(RangeEnds::Column(Column::Number(2)));
+    let scratch = Scratch::new();
+    zero_kv::bake::bake_csv((lines.join("\n") + "\n").as_bytes(), &scratch.path(), &options).unwrap();
+    let store = Store::open(scratch.path()).unwrap();
+    let key_type = store.key_type();
+    let mut addresses: Vec<u128> = ranges
+        .iter()
+        .flat_map(|(first, last, _)| [first.saturating_sub(1), *first, first + 1, last - 1, *last, last + 1])
+        .collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    let (mut left, mut found, mut missing) = (&ranges[..], 0, 0);
+    for address in addresses {
+        while left.first().is_some_and(|(_, last, _)| *last < address) {
+            left = &left[1..];
+        }
+        let expected = left.first().filter(|(first, ..)| *first <= address).map(|(.., country)| *country);
+        let key = key_type.parse(text_of(address).as_bytes()).unwrap();
+        let row = store.cover(key.as_key()).unwrap();
+        if let Some((start, end, _)) = row {
+            assert!(start <= key.as_key() && key.as_key() <= end, "{name}: {}", text_of(address));
+        }
+        assert_eq!(row.map(|(.., country)| country), expected.map(str::as_bytes), "{name}: {}", text_of(address));
+        if expected.is_some() { found += 1 } else { missing += 1 }
+    }
+    println!(
+        "{name}: {} ranges, {} rows, {found} in ranges, {missing} in gaps, seed {SEED}",
+        ranges.len(),
+        store.len()
+    );
+    assert!(found > ranges.len() && missing > 100, "{name}: {found} in ranges, {missing} in gaps");
+    assert!(store.len() <= ranges.len(), "{name}: ranges with one country that touch become one row");
 }
 
 pub(crate) fn every_address_of_the_whole_table_has_its_country_or_none() -> Result<(), Missing> {
-    let text = whole_table()?;
-    let ranges = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
-        let fields: Vec<&str> = line.split(',').collect();
-        (fields[0].parse().unwrap(), fields[1].parse().unwrap(), fields[2].to_owned())
-    });
-    let ranges: Vec<Range> = ranges.collect();
-    let mut rows: Vec<(u64, Vec<u8>)> =
-        ranges.iter().map(|(first, last, country)| (*first, format!("{last},{country}").into_bytes())).collect();
-    Random(SEED).shuffle(&mut rows);
-    let scratch = Scratch::new();
-    bake_to(&scratch.path(), &rows);
-    assert_answers(&Store::open(scratch.path()).unwrap(), &ranges);
+    tor_file("geoip")?;
+    let number = |text: &str| text.parse().unwrap();
+    assert_covers("geoip", "u64", number, |number| number.to_string());
+    Ok(())
+}
+
+pub(crate) fn every_ipv6_address_of_the_whole_table_has_its_country_or_none() -> Result<(), Missing> {
+    tor_file("geoip6")?;
+    let number = |text: &str| text.parse::<Ipv6Addr>().unwrap().to_bits();
+    assert_covers("geoip6", "ip", number, |number| Ipv6Addr::from(number).to_string());
     Ok(())
 }

@@ -27,7 +27,7 @@ pub(crate) fn a_file_that_is_no_longer_served_is_no_longer_leased() -> Result<()
         assert!(is_leased(&baked(number)));
     }
     let attempt = served.client().rollback().unwrap();
-    assert_eq!(served.outcome_of(attempt), "generation 4 is served");
+    assert!(served.outcome_of(attempt).starts_with("generation 4 is served"));
     eventually("the lease is released", || !is_leased(&baked(3)));
     assert!(is_leased(&baked(2)));
     // A process that writes to the served file does not wait for long, and the server detects it.

@@ -2,7 +2,7 @@
 //! have put the link there.
 
 use std::fs;
-use std::os::unix::fs::{lchown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -70,6 +70,37 @@ pub(crate) fn links_of_other_users_are_not_followed_to_devices_either() -> Resul
     let _server = table.serve();
     for place in run_all(&table, || "/dev/null".into(), Some(OTHER)) {
         assert!(fs::symlink_metadata(&place).unwrap().is_file(), "{}", place.display());
+    }
+    Ok(())
+}
+
+pub(crate) fn a_replaced_file_keeps_its_owner_unless_another_user_may_have_planted_it() -> Result<(), Missing> {
+    root()?;
+    let folder = tempfile::tempdir().unwrap();
+    let (rows, db, dump) = (folder.path().join("rows.csv"), folder.path().join("t.db"), folder.path().join("t.csv"));
+    fs::write(&rows, "1,one\n").unwrap();
+    let write_both = || {
+        let run = |program: &str, args: &[&Path]| {
+            let output = Command::new(program).args(args).current_dir(folder.path()).output().unwrap();
+            assert!(output.status.success(), "{program} {args:?}: {output:?}");
+        };
+        run(env!("CARGO_BIN_EXE_baker"), &[&rows, Path::new("-o"), &db]);
+        run(env!("CARGO_BIN_EXE_zkv"), &[Path::new("dump"), &db, Path::new("-o"), &dump]);
+        [&db, &dump].map(|path| {
+            let found = fs::metadata(path).unwrap();
+            (found.uid(), found.gid(), found.permissions().mode() & 0o777)
+        })
+    };
+    write_both();
+    for path in [&db, &dump] {
+        chown(path, Some(OTHER), Some(OTHER)).unwrap();
+        fs::set_permissions(path, PermissionsExt::from_mode(0o640)).unwrap();
+    }
+    assert_eq!(write_both(), [(OTHER, OTHER, 0o640); 2]);
+    for mode in [0o777, 0o1777, 0o770] {
+        fs::set_permissions(folder.path(), PermissionsExt::from_mode(mode)).unwrap();
+        [&db, &dump].into_iter().for_each(|path| chown(path, Some(OTHER), Some(OTHER)).unwrap());
+        assert!(write_both().iter().all(|(owner, group, _)| (*owner, *group) == (0, 0)), "{mode:o}");
     }
     Ok(())
 }

@@ -180,8 +180,9 @@ impl Scene {
         let text = || fs::read_to_string(&log).unwrap();
         if case.is_server {
             eventually("the server has polled, or has ended", || {
-                let is_settled =
-                    ["serving generation", "the served generation stays"].iter().any(|end| text().contains(end));
+                let is_settled = ["serving published generation", ": the server waits", "generation stays"]
+                    .iter()
+                    .any(|end| text().contains(end));
                 is_settled || child.try_wait().unwrap().is_some()
             });
             let _ = kill_process(Pid::from_child(&child), Signal::TERM);
@@ -290,7 +291,7 @@ pub(crate) fn nothing_that_another_user_plants_makes_a_program_change_files_else
                 for output in outputs {
                     let metadata = match fs::symlink_metadata(scene.shared().join(output)) {
                         // A server that cannot prepare its table waits.
-                        Err(_) if log.contains("the served generation stays") => continue,
+                        Err(_) if log.contains(": the server waits") => continue,
                         metadata => metadata.unwrap(),
                     };
                     let found = (metadata.is_file(), metadata.uid(), metadata.mode() & 0o022);

@@ -36,3 +36,13 @@ pub(crate) fn promtool_accepts_the_alerts() -> Result<(), Missing> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
+
+pub(crate) fn the_alerts_pass_their_tests() -> Result<(), Missing> {
+    require("promtool", "--version")?;
+    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/prometheus/zero-kv.test.yml");
+    let output = Command::new("promtool").args(["test", "rules", tests]).output().unwrap();
+    // promtool describes failed tests on both streams.
+    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success(), "{out}{err}");
+    Ok(())
+}

@@ -6,10 +6,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::Signal;
 use zero_kv::Lookup;
 use zero_kv::LookupError;
@@ -18,6 +21,8 @@ use zero_kv::client::{Client, Direct};
 use super::paused::LEASE_BREAK_TIME_MIN;
 use super::requirements::leases;
 use crate::helpers::generations::{Shape, named};
+use crate::helpers::intercepted_calls::{Calls, Verdict, require_interception, spawn};
+use crate::helpers::programs::program;
 use crate::helpers::repeating::while_threads_repeat;
 use crate::helpers::scenes::{Scene, is_leased};
 use crate::helpers::servers::Server;
@@ -44,8 +49,8 @@ fn overwrite_value(db: &Path) {
     write_and_restore_time(db, &vec![b'#'; value.len()], at as u64);
 }
 
-/// Clients of one server: over the native protocol, over the Redis protocol, and in direct mode. A lookup returns `None`
-/// if it fails.
+/// Clients of one server: over the native protocol, over the Redis protocol, and in direct mode. A lookup returns
+/// `None` if it fails.
 struct Lookups {
     client: Client,
     redis: BufReader<UnixStream>,
@@ -265,5 +270,32 @@ pub(crate) fn direct_clients_of_a_stopped_server_return_no_byte_that_was_written
     });
     assert!(!snapshot.is_unchanged());
     served.signal(Signal::CONT);
+    Ok(())
+}
+
+/// Some emulators cannot map a page twice, so lookups cannot copy pages.
+pub(crate) fn a_new_file_can_be_read_where_no_page_can_be_copied() -> Result<(), Missing> {
+    require_interception()?;
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("storage.db");
+    SHAPE.bake(1, &db);
+    let refused = Arc::new(AtomicU64::new(0));
+    // If the program starts late, the change time is old enough, and nothing is copied.
+    while refused.load(Ordering::Relaxed) == 0 {
+        fs::set_permissions(&db, Permissions::from_mode(0o600)).unwrap();
+        let mut command = Command::new(program("zkv"));
+        command.arg("--db").arg(&db).args(["get", &KEY.to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let counted = Arc::clone(&refused);
+        let (child, supervisor) = spawn(command, &Calls::Only(&[libc::SYS_mremap]), move |call| {
+            let maps_twice = call.args[1] == 0;
+            counted.fetch_add(u64::from(maps_twice), Ordering::Relaxed);
+            if maps_twice { Verdict::Fail(Errno::INVAL) } else { Verdict::Run }
+        })
+        .unwrap();
+        let output = child.wait_with_output().unwrap();
+        supervisor.join().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.stdout, SHAPE.value(1, KEY).unwrap());
+    }
     Ok(())
 }

@@ -56,7 +56,7 @@ fn instance(drop_in: Option<&str>) -> Result<(TempDir, &'static str), Missing> {
 }
 
 pub(crate) fn systemd_finds_nothing_wrong_with_the_template_and_its_drop_ins() -> Result<(), Missing> {
-    for drop_in in [None, Some("from.conf"), Some("tls.conf")] {
+    for drop_in in [None, Some("from.conf"), Some("tls.conf"), Some("cluster.conf")] {
         let (folder, unit) = instance(drop_in)?;
         let output = analyze(&folder, &["verify", "--man=no", unit]);
         let complaints = String::from_utf8(output.stderr).unwrap();
@@ -64,6 +64,33 @@ pub(crate) fn systemd_finds_nothing_wrong_with_the_template_and_its_drop_ins() -
         assert_eq!(complaints.lines().find(of_ours), None);
         assert!(output.status.success(), "{complaints}");
     }
+    Ok(())
+}
+
+pub(crate) fn the_drop_ins_keep_the_rest_of_the_sandbox() -> Result<(), Missing> {
+    for drop_in in ["from.conf", "tls.conf", "cluster.conf"] {
+        let (folder, unit) = instance(Some(drop_in))?;
+        let output = analyze(&folder, &["security", "--offline=yes", "--threshold=25", unit]);
+        assert!(output.status.success(), "{drop_in}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+    Ok(())
+}
+
+pub(crate) fn nightly_bakes_are_valid_units_in_a_sandbox() -> Result<(), Missing> {
+    require("systemd-analyze", "--version")?;
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["baker@.service", "baker@.timer"] {
+        let text =
+            fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd").join(name)).unwrap();
+        let text = text.replace("/usr/bin/baker", env!("CARGO_BIN_EXE_baker"));
+        fs::write(folder.path().join(name.replace('@', "@users")), text).unwrap();
+    }
+    let output = analyze(&folder, &["verify", "--man=no", "./baker@users.service", "./baker@users.timer"]);
+    let complaints = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(complaints.lines().find(|line| line.contains("baker@")), None);
+    assert!(output.status.success(), "{complaints}");
+    let output = analyze(&folder, &["security", "--offline=yes", "--threshold=25", "./baker@users.service"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     Ok(())
 }
 

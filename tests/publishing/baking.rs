@@ -50,6 +50,28 @@ pub(crate) fn shards_are_published_by_the_same_command(store: &Store) {
     store.zkv(&["publish", low, "--to", "URL"]).fails(2, &["no file has the slots 8192-16383"]);
 }
 
+pub(crate) fn the_rules_of_a_bake_compare_it_with_the_newest_generation(store: &Store) {
+    for (name, rows) in [("all.csv", 1000), ("most.csv", 900), ("few.csv", 700)] {
+        fs::write(store.path(name), (0..rows).map(|key| format!("{key},x\n")).collect::<String>()).unwrap();
+    }
+    let bake =
+        |rows: &str, args: &[&str]| baker(store, &[&[rows, "--to", "URL", "--max-shrink", "20%"], args].concat());
+    bake("all.csv", &["-o", "1.db"]).succeeds();
+    // Neither a new name nor shards hide the loss.
+    for args in [&["-q", "-o", "2.db"][..], &["-q", "--shards", "2", "-o", "shards"]] {
+        let lost = "the new generation differs from generation 1: it has 700 rows, expected at least 800";
+        bake("few.csv", args).fails(1, &["is in place, but not published: ", lost, "(--allow-shrink)"]);
+    }
+    store.zkv(&["publish", "2.db", "--to", "URL", "--max-shrink", "29%"]).fails(2, &["expected at least 710"]);
+    // The next night bakes into the same folder.
+    for generation in 2..=3 {
+        let out = bake("most.csv", &["--shards", "2", "-o", "shards"]).succeeds();
+        assert!(out.contains(&format!(": generation {generation}: 2 files, 900 rows, ")), "{out}");
+    }
+    bake("few.csv", &["-o", "3.db", "--allow-shrink"]).succeeds();
+    assert_eq!(store.objects("manifests").len(), 4);
+}
+
 pub(crate) fn a_merge_is_published_by_the_same_command(store: &Store) {
     store.bake("a.db", "1,one\n");
     store.bake("b.db", "7,seven\n");

@@ -24,6 +24,14 @@ pub(crate) fn files_are_deleted_only_if_nothing_needs_them_and_they_are_old(stor
         store.zkv(&["pull", "URL", kept, "-o", "copy.db"]).succeeds();
     }
     store.zkv(&["pull", "URL", "1", "-o", "copy.db"]).fails(2, &["not found"]);
+    let pins = store.objects("pins");
+    let deleted = ["the files of generation 3 were deleted", "pin one of the generations that exist: 2, 4 to 5"];
+    store.zkv(&["pin", "URL", "3"]).fails(2, &deleted);
+    store.zkv(&["rollout", "URL", "3", "--wait"]).fails(2, &deleted);
+    store
+        .zkv(&["pin", "URL", "9"])
+        .fails(2, &["has no generation 9: pin one of the generations that exist: 2, 4 to 5"]);
+    assert_eq!(store.objects("pins"), pins);
     // The generation of the nodes that a pin does not name is needed, too.
     store.zkv(&["pin", "URL", "5", "--node", "a"]).succeeds();
     assert!(gc(&["--older-than", "0s"]).succeeds().starts_with("not needed: 0 files"));

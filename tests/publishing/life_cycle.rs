@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::stores::{Ran, Store};
+use crate::helpers::published::sealed;
 
 pub(crate) fn a_published_file_is_pulled_byte_by_byte(store: &Store) {
     store.bake("table.db", "1,one\n7,seven\n");
@@ -51,13 +52,34 @@ pub(crate) fn pins_select_what_is_pulled(store: &Store) {
     let lines: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines.len(), 4, "{listed}");
     assert_eq!((lines[1][0], lines[2][0], lines[2].last()), ("2", "3", Some(&"yes")), "{listed}");
-    assert!(
-        listed.ends_with("pin 2: nodes b,a prepare generation 3, and other nodes serve generation 2\n"),
-        "{listed}"
-    );
+    let pin = "pin 2: nodes b,a prepare generation 3, and other nodes serve generation 2 (created ";
+    assert!(lines[3].join(" ").starts_with(pin), "{listed}");
     assert_eq!(store.zkv(&["unpin", "URL"]).succeeds(), "pin 3: all nodes serve the newest generation\n");
     assert!(pulled(&[]).contains(": generation 3 (the newest one), "));
     store.zkv(&["pull", "URL", "4", "-o", "copy.db"]).fails(1, &["has no generation 4"]);
+}
+
+/// Returns the user and the machine of this process, from other programs than those under test.
+fn user_and_machine() -> String {
+    let output = |program: &str, option: &str| {
+        let output = std::process::Command::new(program).arg(option).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    format!("{}@{}", output("id", "-un"), output("uname", "-n"))
+}
+
+pub(crate) fn generations_and_pins_name_who_created_them(store: &Store) {
+    let (creator, tool) = (user_and_machine(), concat!("zero-kv ", env!("CARGO_PKG_VERSION")));
+    store.publish(1);
+    store.zkv(&["pin", "URL", "1"]).succeeds();
+    let listed = store.zkv(&["generations", "URL"]).succeeds();
+    let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((rows[0][2], rows[1][2]), ("by", &*creator), "{listed}");
+    assert!(listed.ends_with(&format!(" by {creator} with {tool})\n")), "{listed}");
+    let listed = store.zkv(&["generations", "URL", "--json"]).json();
+    for document in [&listed["generations"][0], &listed["pin"]] {
+        assert_eq!((&document["created_by"], &document["tool"]), (&json!(creator), &json!(tool)));
+    }
 }
 
 pub(crate) fn json_has_the_facts_of_the_text(store: &Store) {
@@ -89,6 +111,12 @@ pub(crate) fn hostile_notes_are_listed_on_one_line(store: &Store) {
     assert!(listed.contains(r"a\u001b[2J\u009b1;1H\u202e\n9  xxx"), "{listed}");
     assert_eq!(listed.lines().count(), 2, "{listed}");
     assert!(listed.lines().all(|line| line.len() < 400), "{listed}");
+    let hostile = "n\u{1b}[2J\n".repeat(100);
+    let pin = json!({"generation": 1, "created": hostile, "created_by": hostile, "tool": hostile});
+    store.write("pins/00000000000000000001.json", sealed(&pin.to_string()));
+    let listed = store.zkv(&["generations", "URL"]).succeeds();
+    assert!(listed.contains(r"(created n\u001b[2J\n") && !listed.contains('\u{1b}'), "{listed}");
+    assert_eq!(listed.lines().count(), 3, "{listed}");
 }
 
 pub(crate) fn racing_publishers_lose_no_generation(store: &Store) {

@@ -49,7 +49,7 @@ pub(crate) fn a_real_redis_answers_for_byte_keys_of_all_bytes_and_lengths() -> R
     let bytes = |len: usize| (0..len).map(|at| (at * 7 + len) as u8).collect::<Vec<u8>>();
     let lengths = (1..300).chain([4_000, 65_535]);
     let rows: Vec<_> = lengths.map(|len| (bytes(len), len.to_string().into_bytes())).collect();
-    assert_verifies(&rows, Keys::Bytes)
+    assert_verifies(&rows, Keys::BYTES)
 }
 
 pub(crate) fn a_real_redis_with_the_same_rows_passes_verification() -> Result<(), Missing> {

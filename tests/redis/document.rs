@@ -85,12 +85,18 @@ pub(crate) fn the_documents_examples_match_the_server() -> Result<(), Missing> {
     require("redis-cli", "--version")?;
     let blocks = DOCUMENT.split("```text\n").skip(1).map(|block| block.split("```").next().unwrap());
     let examples: Vec<&str> = blocks.filter(|block| block.starts_with("table of ")).collect();
-    assert_eq!(examples.len(), 2);
+    assert_eq!(examples.len(), 3);
     for example in examples {
         let (head, conversation) = example.split_once('\n').unwrap();
         let (kind, table) = head.split_once(": ").unwrap();
-        let keys = if kind == "table of numbers" { Keys::U64 } else { Keys::Bytes };
-        let scene = Scene::baked(keys, table.replace(' ', "\n"));
+        let keys = match kind.strip_prefix("table of ").unwrap() {
+            "numbers" => Keys::U64,
+            key_type => Keys::Type(key_type.parse().unwrap()),
+        };
+        // The text after the last comma of a row is the value.
+        let rows = table.split(' ').map(|row| row.rsplit_once(',').unwrap());
+        let rows: Vec<String> = rows.map(|(key, value)| format!("\"{key}\",{value}\n")).collect();
+        let scene = Scene::baked(keys, rows.concat());
         let server = scene.serve(&[]);
         for exchange in conversation.split("> ").skip(1) {
             let (command, reply) = exchange.split_once('\n').unwrap();

@@ -56,6 +56,7 @@ const COLUMNS: &[&str] = &[
     "vector:list(f32)?",
     "triple:list(i16,3)",
     "days:list(date)?",
+    "tags:list(text)?",
     "a name with spaces, \u{e9}, and a tab\t:u8?",
 ];
 
@@ -85,7 +86,7 @@ fn texts(key: u64) -> Texts {
     };
     let list = if key == LONG_LIST { 20_000 } else { key as usize % 6 };
     let list: Vec<String> = (0..list).map(|i| (i as f32 / 7.0).to_string()).collect();
-    let texts: [Vec<u8>; 23] = [
+    let texts: [Vec<u8>; 24] = [
         key.is_multiple_of(2).to_string().into(),
         (number % 100).to_string().into(),
         number.to_string().into(),
@@ -108,6 +109,7 @@ fn texts(key: u64) -> Texts {
         format!("[{}]", list.join(",")).into(),
         format!("[{number},0,-1]").into(),
         format!("[\"2026-11-{:02}\",\"1970-01-01\"]", 1 + key % 28).into(),
+        format!("[\"tag {key}\",\"\\\"\\n\u{e9}\"]").into(),
         (key % 200).to_string().into(),
     ];
     let mut is_null = |column: &str| column.ends_with('?') && key < SHORT_ROWS && random.below(3) == 0;

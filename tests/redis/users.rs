@@ -50,7 +50,7 @@ impl Both {
         stream.read_exact(&mut [0; 5]).unwrap();
         fill(stream, rows.iter().map(|key| (key.as_bytes(), &b"value"[..])));
         let text: Vec<u8> = rows.iter().flat_map(|key| format!("{key},value\n").into_bytes()).collect();
-        bake_text(&db, Keys::Bytes, text);
+        bake_text(&db, Keys::BYTES, text);
         let mut command = kv_store(&db, &socket);
         command.args(["--tcp", "127.0.0.1:0", "--users"]).arg(&file);
         let served = Server::of(command, &socket);

@@ -53,7 +53,7 @@ impl Rows {
             OwnedKey::U64(key) => csv_row(key, value),
             OwnedKey::Bytes(key) => csv_row(key, value),
         });
-        let keys = if matches!(self.rows[0].0, OwnedKey::U64(_)) { Keys::U64 } else { Keys::Bytes };
+        let keys = if matches!(self.rows[0].0, OwnedKey::U64(_)) { Keys::U64 } else { Keys::BYTES };
         bake_text(output, keys, text.collect::<Vec<u8>>());
     }
 

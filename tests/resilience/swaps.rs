@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::helpers::frames::{answer, expect, request};
 use crate::helpers::generations::Shape;
 use crate::helpers::pipelined_gets::{Answer, PipelinedConnection, Protocol};
 use crate::helpers::scenes::{Scene, inode, settle};
-use crate::helpers::servers::Server;
+use crate::helpers::servers::{Server, failure_message};
 use crate::helpers::shared_program::SharedProgram;
 use crate::helpers::waiting::{PATIENCE, configured_duration, eventually};
 use crate::{report, run_alone, run_concurrently};
@@ -237,8 +237,14 @@ fn a_new_file_is_served_when_put_in_place_or_on_request() {
     assert!(info.digest().is_some());
 }
 
+/// Returns the paths of the tables that rollbacks have saved in a folder.
+fn saved_tables(folder: &Path) -> Vec<PathBuf> {
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.to_str().unwrap().contains(".instead-of-")).collect()
+}
+
 #[test]
-fn a_rollback_returns_to_the_previous_generation_and_a_second_rollback_undoes_it() {
+fn a_rollback_is_reported_and_cannot_be_repeated() {
     let _guard = run_concurrently();
     for memory in ["map", "copy", "sealed"] {
         let generations = Generations::new(Shape { rows: 300, len_max_bytes: 50 });
@@ -252,26 +258,151 @@ fn a_rollback_returns_to_the_previous_generation_and_a_second_rollback_undoes_it
 
         generations.put(2);
         served.wait_for("generation", 2);
-        for (number, content) in [(3, 1), (4, 2), (5, 1)] {
-            let attempt = client.rollback().unwrap();
-            assert_eq!(served.outcome_of(attempt), format!("generation {number} is served"));
-            generations.assert_served(&served, content);
-            assert_eq!(served.number("generation"), number);
-        }
-        // The file that the rollback left is still at the path, and is served again only on request.
-        served.wait_for("uptime_s", 2);
-        generations.assert_served(&served, 1);
-        let attempt = client.reload().unwrap();
-        assert_eq!(served.outcome_of(attempt), "generation 6 is served");
-        generations.assert_served(&served, 2);
-        // A file that is put in place after a rollback is served.
+        let replaced = served.info().digest().unwrap();
         let attempt = client.rollback().unwrap();
-        assert_eq!(served.outcome_of(attempt), "generation 7 is served");
+        let outcome = served.outcome_of(attempt);
+        assert!(outcome.starts_with("generation 3 is served: the previous table; "), "{outcome}");
+        assert!(outcome.contains(&format!("table {replaced:032x} was replaced by a rollback")), "{outcome}");
+        generations.assert_served(&served, 1);
+        let info = served.info();
+        assert_eq!(info.get("rolled_back"), Some("yes"));
+        let refused = info.get("file_refused").unwrap();
+        assert!(refused.contains("stays refused: put another table there by rename"), "{refused}");
+
+        let attempt = client.rollback().unwrap();
+        let outcome = served.outcome_of(attempt);
+        assert!(outcome.starts_with("refused: generation 3 already serves the previous table"), "{outcome}");
+        generations.assert_served(&served, 1);
+        assert_eq!(counts(&served), [3, 2, 1, 0]);
+
+        // A table that is put in place after a rollback is served.
         generations.put(3);
-        served.wait_for("generation", 8);
+        served.wait_for("generation", 4);
         generations.assert_served(&served, 3);
-        assert_eq!(counts(&served), [8, 7, 4, 0]);
+        let info = served.info();
+        assert_eq!((info.get("rolled_back"), info.get("file_refused")), (Some("no"), Some("")));
+        eventually("the saved table is removed", || saved_tables(&generations.scene.path("")).is_empty());
+        assert_eq!(counts(&served), [4, 3, 1, 0]);
     }
+}
+
+#[test]
+fn a_table_stays_refused_after_a_rollback_until_another_one_is_put_in_its_place() {
+    let _guard = run_concurrently();
+    let generations = Generations::new(Shape { rows: 300, len_max_bytes: 50 });
+    generations.bake(2..4);
+    let db = generations.scene.db();
+    let mut served = generations.scene.serve(&[]);
+    generations.put(2);
+    served.wait_for("generation", 2);
+    let attempt = served.client().rollback().unwrap();
+    served.outcome_of(attempt);
+    let saved = saved_tables(&generations.scene.path(""));
+    assert_eq!(saved.len(), 1);
+    assert_eq!(std::fs::metadata(&saved[0]).unwrap().permissions().mode() & 0o777, 0o600);
+
+    // The same table in a newer file.
+    std::fs::copy(&db, generations.scene.path("same")).unwrap();
+    settle(&generations.scene.path("same"));
+    std::fs::rename(generations.scene.path("same"), &db).unwrap();
+    served.wait_for("refused_files", 1);
+    let attempt = served.client().reload().unwrap();
+    let outcome = served.outcome_of(attempt);
+    assert!(outcome.starts_with("refused: ") && outcome.contains("was replaced by a rollback"), "{outcome}");
+    generations.assert_served(&served, 1);
+
+    for memory in ["map", "copy"] {
+        served.kill();
+        served = generations.scene.serve(&["--memory", memory]);
+        generations.assert_served(&served, 1);
+        served.expect_logged("was replaced by a rollback: serving", 1);
+        served.wait_for("refused_files", 1);
+        let info = served.info();
+        assert_eq!(info.get("rolled_back"), Some("yes"));
+        assert!(info.get("file_refused").unwrap().contains("stays refused"), "{info:?}");
+        let attempt = served.client().rollback().unwrap();
+        assert!(served.outcome_of(attempt).starts_with("refused: generation 1 already serves the previous table"));
+    }
+
+    // Without the saved table, a reload serves the file at the path again.
+    std::fs::remove_file(&saved[0]).unwrap();
+    let attempt = served.client().reload().unwrap();
+    assert_eq!(served.outcome_of(attempt), "generation 2 is served");
+    generations.assert_served(&served, 2);
+    assert_eq!(served.info().get("rolled_back"), Some("no"));
+    // The table before it is still known.
+    let attempt = served.client().rollback().unwrap();
+    assert!(served.outcome_of(attempt).starts_with("generation 3 is served"));
+    generations.assert_served(&served, 1);
+    assert_eq!(saved_tables(&generations.scene.path("")), saved);
+}
+
+#[test]
+fn a_rollback_that_cannot_be_saved_says_what_a_restart_would_serve() {
+    let _guard = run_concurrently();
+    let generations = Generations::new(Shape { rows: 300, len_max_bytes: 50 });
+    generations.bake(2..4);
+    let folder = generations.scene.path("saved");
+    let wrong = failure_message(generations.scene.command(&["--rollback-folder", folder.to_str().unwrap()]), 1);
+    assert!(wrong.contains("--rollback-folder") && wrong.contains("is not a folder"), "{wrong}");
+    std::fs::create_dir(&folder).unwrap();
+    let served = generations.scene.serve(&["--rollback-folder", folder.to_str().unwrap()]);
+    std::fs::remove_dir(&folder).unwrap();
+    generations.put(2);
+    served.wait_for("generation", 2);
+    let attempt = served.client().rollback().unwrap();
+    let outcome = served.outcome_of(attempt);
+    assert!(outcome.contains("a restart would serve this one again"), "{outcome}");
+    assert!(outcome.contains("No such file or directory"), "{outcome}");
+    generations.assert_served(&served, 1);
+    let attempt = served.client().reload().unwrap();
+    assert!(served.outcome_of(attempt).contains("stays refused"), "the running server does not forget");
+    generations.assert_served(&served, 1);
+    generations.put(3);
+    served.wait_for("generation", 4);
+    generations.assert_served(&served, 3);
+}
+
+#[test]
+fn a_rollback_saves_its_table_in_the_configured_folder_and_a_damaged_copy_is_not_served() {
+    let _guard = run_concurrently();
+    let generations = Generations::new(Shape { rows: 300, len_max_bytes: 50 });
+    generations.bake(2..3);
+    let folder = generations.scene.path("saved");
+    std::fs::create_dir(&folder).unwrap();
+    let options = ["--rollback-folder", folder.to_str().unwrap()];
+    let mut served = generations.scene.serve(&options);
+    generations.put(2);
+    served.wait_for("generation", 2);
+    let attempt = served.client().rollback().unwrap();
+    served.outcome_of(attempt);
+    assert!(saved_tables(&generations.scene.path("")).is_empty());
+    let saved = saved_tables(&folder);
+    assert_eq!(saved.len(), 1);
+    served.kill();
+    let mut served = generations.scene.serve(&options);
+    generations.assert_served(&served, 1);
+    served.kill();
+    std::fs::write(&saved[0], "damaged").unwrap();
+    settle(&saved[0]);
+    let message = failure_message(generations.scene.command(&options), 1);
+    assert!(message.contains(saved[0].to_str().unwrap()), "{message}");
+}
+
+#[test]
+fn a_table_with_the_same_rows_does_not_become_the_previous_one() {
+    let _guard = run_concurrently();
+    let generations = Generations::new(Shape { rows: 300, len_max_bytes: 50 });
+    generations.bake(2..3);
+    let served = generations.scene.serve(&[]);
+    generations.put(2);
+    served.wait_for("generation", 2);
+    generations.bake(2..3);
+    generations.put(2);
+    served.wait_for("generation", 3);
+    let attempt = served.client().rollback().unwrap();
+    assert!(served.outcome_of(attempt).starts_with("generation 4 is served"));
+    generations.assert_served(&served, 1);
 }
 
 #[test]

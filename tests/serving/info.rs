@@ -90,7 +90,7 @@ fn service_times_are_sampled() {
 
 #[test]
 fn info_describes_a_table_of_byte_keys() {
-    let scene = Scene::baked(Keys::Bytes, b"ant,1\nbee,22\n");
+    let scene = Scene::baked(Keys::BYTES, b"ant,1\nbee,22\n");
     let server = scene.serve(&[]);
     let mut client = server.client();
     assert_eq!(client.get("bee").unwrap().as_deref(), Some(&b"22"[..]));

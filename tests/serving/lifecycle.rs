@@ -155,10 +155,17 @@ fn an_invalid_number_is_rejected_with_the_numbers_that_are_allowed() {
         ("--workers", "0", "expected a number of at least 1"),
         ("--workers", "two", "expected a number of at least 1"),
         ("--max-connections", "0", "expected a number of at least 1"),
-        ("--idle-timeout", "-1", "expected a number from 0 to 4294967295"),
-        ("--spin", "1.5", "expected a number from 0 to 4294967295"),
+        ("--idle-timeout", "-1", "expected 0 to 4294967295 seconds, such as 10, or a time with its unit"),
+        ("--spin", "x", "expected 0 to 1000000000000 microseconds, such as 10, or a time with its unit"),
+        ("--tcp", "6399", "expected an IP address and a port, such as 127.0.0.1:6399 or [::1]:6399"),
+        ("--tcp", "localhost:6399", "such as 127.0.0.1:6399 or [::1]:6399"),
+        ("--tls", "6399", "such as 127.0.0.1:6399 or [::1]:6399"),
+        ("--metrics", "9464", "such as 127.0.0.1:9464 or [::1]:9464"),
         ("--keep", "0", "0 is not in 1..=65535"),
     ] {
+        if option == "--tls" && !cfg!(feature = "tls") {
+            continue;
+        }
         let output =
             kv_store(Path::new("a.db"), Path::new("a.sock")).arg(format!("{option}={value}")).output().unwrap();
         let message = String::from_utf8(output.stderr).unwrap();

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::helpers::frames::{expect, expect_end, gets, read_until_closed, request};
+use crate::helpers::frames::{answer, expect, expect_end, gets, read_until_closed, request};
+use crate::helpers::reference_server::long;
 use crate::helpers::servers::Server;
 use crate::helpers::tables::{Model, Table, answer_to_get, answers_to_gets, bake};
 use crate::helpers::waiting::eventually;
@@ -353,6 +354,68 @@ fn a_command_that_does_not_fit_its_buffer_ends_its_connection() {
         "disconnected: a command exceeds the buffer of 262144 bytes (--buffer [Limits::buffer_max_bytes])",
     );
     assert!(line.contains(&format!("pid {}", std::process::id())), "{line}");
+}
+
+/// Writes requests that the server refuses, all of them before the client reads, and then reads to the end.
+fn write_before_reading(mut stream: impl Read + Write, requests: &[u8]) -> Vec<u8> {
+    stream.write_all(requests).unwrap();
+    let mut responses = Vec::new();
+    stream.read_to_end(&mut responses).unwrap();
+    responses
+}
+
+#[test]
+fn a_client_that_writes_a_command_that_is_too_long_reads_the_error() {
+    let table = Table::of_rows(10);
+    let server = table.serve_with(&["--tcp", "127.0.0.1:0"]);
+    const KEYS: usize = 500_000;
+    let keys: String = (0..KEYS).map(|key| format!("$12\r\n{key:012}\r\n")).collect();
+    let mget = format!("*{}\r\n$4\r\nMGET\r\n{keys}", KEYS + 1);
+    let too_many = mget.replacen(&(KEYS + 1).to_string(), "1048577", 1);
+    let too_long = format!("*2\r\n$4\r\nECHO\r\n$8000000\r\n{}\r\n", "x".repeat(8_000_000));
+    let inline = "x".repeat(8_000_000);
+    for (command, error) in [
+        (&mget, "too big command, the limit is 4194304 bytes"),
+        (&too_many, "invalid multibulk length"),
+        (&too_long, "invalid bulk length"),
+        (&inline, "too big inline request"),
+    ] {
+        // A second command in the same pipeline is not executed.
+        let commands = [b"PING\r\n", command.as_bytes(), b"PING\r\n"].concat();
+        let expected = format!("+PONG\r\n-ERR Protocol error: {error}\r\n").into_bytes();
+        for replies in [
+            write_before_reading(server.connect(), &commands),
+            write_before_reading(TcpStream::connect(server.tcp()).unwrap(), &commands),
+        ] {
+            assert_eq!(replies.escape_ascii().to_string(), expected.escape_ascii().to_string());
+        }
+    }
+    // A Range request of the native protocol whose keys are too long.
+    let mut range = long(4, &[]);
+    range[4..8].copy_from_slice(&u32::MAX.to_be_bytes());
+    range.resize(8_000_000, 0);
+    assert_eq!(write_before_reading(server.connect(), &range), answer(2, b""));
+}
+
+#[test]
+fn a_client_that_never_ends_a_refused_command_is_disconnected() {
+    let table = Table::of_rows(10);
+    let server = table.serve_with(&["--stall-timeout", "1"]);
+    // A client that sends without end.
+    let mut stream = server.connect();
+    stream.write_all(b"*x\r\n").unwrap();
+    let chunk = vec![b'x'; 1 << 20];
+    let mut sent_mib = 0;
+    while stream.write_all(&chunk).is_ok() {
+        sent_mib += 1;
+        assert!(sent_mib <= 300, "{sent_mib} MiB were read");
+    }
+    assert_eq!(read_until_closed(&mut stream), b"-ERR Protocol error: invalid multibulk length\r\n");
+    // A client that neither sends nor closes its socket.
+    let mut stream = server.connect();
+    stream.write_all(b"*x\r\n").unwrap();
+    eventually("the server closes the connection", || server.info().get("connections") == Some("1"));
+    assert_eq!(read_until_closed(&mut stream), b"-ERR Protocol error: invalid multibulk length\r\n");
 }
 
 /// Returns a command of 4 MiB without its last argument.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 
 use zero_kv::client::Client;
@@ -15,6 +16,7 @@ use crate::helpers::waiting::{PATIENCE, eventually};
 const MONITOR: &str = include_str!("../../docs/operations/monitor.md");
 const DASHBOARD: &str = include_str!("../../packaging/grafana/zero-kv.json");
 const RULES: &str = include_str!("../../packaging/prometheus/zero-kv.rules.yml");
+const RULES_TESTS: &str = include_str!("../../packaging/prometheus/zero-kv.test.yml");
 
 /// Starts a server with metrics. Returns it with the address of the metrics.
 fn serve(table: &Table) -> (Server, SocketAddr) {
@@ -90,6 +92,7 @@ fn metrics_count_requests() {
         ("zero_kv_ready", 1.0),
         ("zero_kv_rows", 100.0),
         ("zero_kv_file_bytes", table.db().metadata().unwrap().len() as f64),
+        ("zero_kv_file_modified_timestamp_seconds", table.db().metadata().unwrap().mtime() as f64),
     ] {
         assert_eq!(value(&metrics, of), expected, "{of}");
     }
@@ -111,7 +114,7 @@ fn the_document_lists_exactly_the_existing_metrics() {
 }
 
 #[test]
-fn the_dashboard_shows_only_existing_metrics() {
+fn the_dashboard_shows_exactly_the_existing_metrics() {
     let table = Table::of_rows(10);
     let (_server, address) = serve(&table);
     let (_, metrics) = get(address, "/metrics");
@@ -127,11 +130,46 @@ fn the_dashboard_shows_only_existing_metrics() {
             }
         }
     }
-    for name in ["zero_kv_requests_total", "zero_kv_generation", "zero_kv_resident_bytes", "zero_kv_faults_total"] {
-        assert!(shown.contains(name), "{name}");
+    // An expression names the series of a histogram, such as its buckets.
+    let is_shown = |name: &&&str| shown.iter().any(|shown| shown.strip_prefix(**name).is_some_and(is_suffix));
+    let names = names(&metrics);
+    let hidden: Vec<_> = names.iter().filter(|name| !is_shown(name)).collect();
+    assert!(hidden.is_empty(), "metrics without a panel: {hidden:?}");
+}
+
+/// Returns whether the name of a series of a metric ends like this after the metric's name.
+fn is_suffix(rest: &str) -> bool {
+    ["", "_bucket", "_sum", "_count"].contains(&rest)
+}
+
+#[test]
+fn panels_of_the_dashboard_do_not_overlap() {
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    let (mut cells, mut ids) = (BTreeSet::new(), BTreeSet::new());
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let number = |name: &str| panel["gridPos"][name].as_u64().unwrap();
+        assert!(ids.insert(panel["id"].as_u64()) && number("x") + number("w") <= 24, "{}", panel["title"]);
+        for x in number("x")..number("x") + number("w") {
+            for y in number("y")..number("y") + number("h") {
+                assert!(cells.insert((x, y)), "{} overlaps another panel", panel["title"]);
+            }
+        }
     }
-    let published = series.iter().filter(|name| name.starts_with("zero_kv_published_"));
-    published.for_each(|name| assert!(shown.contains(name), "{name}"));
+}
+
+#[test]
+fn each_alert_has_a_test_in_which_it_fires() {
+    let alerts: Vec<_> = RULES.lines().filter_map(|line| line.trim_start().strip_prefix("- alert: ")).collect();
+    // The test of an alert that fires lists the expected alerts below its name.
+    let tests: Vec<_> = RULES_TESTS.split("alertname: ").skip(1).collect();
+    for alert in &alerts {
+        let fires = |test: &&str| {
+            let name = test.split([',', '\n']).next().unwrap().trim();
+            name == *alert && test.contains("exp_alerts:")
+        };
+        assert!(tests.iter().any(fires), "{alert}");
+    }
+    assert!(alerts.len() > 15, "{alerts:?}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::helpers::repeating::StopOnDrop;
 use crate::helpers::servers::Server;
 use crate::helpers::tables::Table;
 use crate::helpers::waiting::{PATIENCE, eventually};
@@ -120,6 +121,7 @@ fn health_checks_succeed_during_floods_of_connections() {
                 }
             });
         }
+        let stop = StopOnDrop(&is_over);
         for _ in 0..20 {
             // The flood may replace a connection before this thread has sent its request.
             eventually("a health check succeeds", || {
@@ -131,7 +133,7 @@ fn health_checks_succeed_during_floods_of_connections() {
         }
         // A busy machine may answer all of them before the flood exceeds the limit.
         eventually("connections of the flood are closed", || server.number("connections_cut_metrics") > 0);
-        is_over.store(true, Ordering::Relaxed);
+        drop(stop);
     });
 }
 

@@ -27,12 +27,15 @@ fn options(help: &str) -> BTreeSet<String> {
     words.filter(|word| word.starts_with("--")).map(str::to_owned).collect()
 }
 
-/// Returns the commands that a help text lists.
+/// Returns the commands that the help of `zkv` lists: lines with a name and a description. The help of the other
+/// programs has no such lines.
 fn subcommands(help: &str) -> Vec<String> {
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names =
-        listed.take_while(|line| !line.is_empty()).filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_owned).collect()
+    let name = |line: &str| {
+        let (name, description) = line.strip_prefix("  ")?.split_once("  ")?;
+        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase());
+        (is_name && !description.is_empty()).then(|| name.to_owned())
+    };
+    help.lines().filter_map(name).filter(|name| name != "help").collect()
 }
 
 fn read(file: &Path) -> String {
@@ -54,7 +57,9 @@ fn man_pages_and_completions_name_every_command_and_option() {
         });
         let whole = help(program, None);
         let mut pages = vec![(format!("{name}.1"), options(&whole))];
-        for subcommand in subcommands(&whole) {
+        let subcommands = subcommands(&whole);
+        assert_eq!(subcommands.len() > 30, name == "zkv", "{subcommands:?}");
+        for subcommand in subcommands {
             // These commands run other programs, which have their own pages and completions.
             if name == "zkv" && ["bake", "serve", "saturate"].contains(&subcommand.as_str()) {
                 continue;
@@ -67,6 +72,7 @@ fn man_pages_and_completions_name_every_command_and_option() {
         for (file, options) in pages {
             assert!(options.contains("--help"), "{file}: {options:?}");
             let page = read(&folder.path().join("man1").join(&file)).replace("\\-", "-");
+            check_synopsis(&file, &page);
             assert!(page.contains("\n.SH EXAMPLES\n"), "{file} has examples");
             for option in options {
                 assert!(page.contains(&option), "{option} is in {file}");
@@ -82,6 +88,55 @@ fn man_pages_and_completions_name_every_command_and_option() {
     for (name, _) in PROGRAMS {
         let script = folder.path().join("bash").join(format!("{name}.bash"));
         assert!(Command::new("bash").arg("-n").arg(script).status().unwrap().success(), "{name}");
+    }
+}
+
+/// Returns the short help of a program.
+fn short_help(program: &str) -> String {
+    String::from_utf8(Command::new(program).arg("-h").output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn the_short_help_of_each_program_fits_on_two_screens() {
+    for (name, program) in PROGRAMS {
+        let help = short_help(program);
+        let (lines, longest) = (help.lines().count(), help.lines().map(|line| line.chars().count()).max());
+        assert!((20..=100).contains(&lines), "{name} -h has {lines} lines:\n{help}");
+        assert!(longest <= Some(100), "{name} -h has a line of {longest:?} characters:\n{help}");
+        assert!(options(&short_help(program)).is_subset(&options(&self::help(program, None))), "{name}");
+    }
+}
+
+#[test]
+fn the_help_of_zkv_lists_its_commands_in_groups() {
+    let zkv = env!("CARGO_BIN_EXE_zkv");
+    for help in [short_help(zkv), help(zkv, None)] {
+        let headings: Vec<&str> = help.lines().filter(|line| line.ends_with(':') && !line.starts_with(' ')).collect();
+        let expected =
+            ["Lookups:", "Files:", "Servers:", "Published tables:", "Clusters:", "Other programs:", "Options:"];
+        assert_eq!(&headings[..expected.len()], &expected, "{help}");
+        let lookups = &help[help.find("Lookups:").unwrap()..help.find("Files:").unwrap()];
+        assert!(help.contains("\nUsage: zkv [OPTIONS] <COMMAND>\n"), "{help}");
+        assert!(lookups.contains("\n  get  ") && lookups.contains("\n  scan  "), "{lookups}");
+    }
+}
+
+/// Checks that the synopsis of a man page has each option of its other sections, with its value.
+fn check_synopsis(file: &str, page: &str) {
+    let page = ["\\fB", "\\fI", "\\fR"].iter().fold(page.to_owned(), |page, font| page.replace(font, ""));
+    let (_, rest) = page.split_once("\n.SH SYNOPSIS\n").unwrap();
+    let (synopsis, rest) = rest.split_once("\n.SH DESCRIPTION\n").unwrap();
+    let described =
+        rest.lines().filter(|line| line.starts_with("--") || line.starts_with('-') && line.contains(", --"));
+    for line in described {
+        // An option with a value is described as `-o, --output <FILE> [default: …]`.
+        let option = line.split(", ").last().unwrap().replace(['<', '>'], "");
+        let option = option.split(" [").next().unwrap();
+        let is_shown = [" ", "|"].iter().any(|before| {
+            let optional = before.replace(' ', "[");
+            synopsis.contains(&format!("{optional}{option}]")) || synopsis.contains(&format!("{before}{option}"))
+        });
+        assert!(is_shown, "{option} is in the synopsis of {file}:\n{synopsis}");
     }
 }
 
@@ -158,7 +213,10 @@ fn options_of_the_programs_that_zkv_runs_are_completed() {
         String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(complete(&["zkv", "bake", "--key"]), ["--key", "--keys"]);
-    assert_eq!(complete(&["zkv", "bake", "--keys", ""]), ["u64", "bytes", "auto"]);
+    assert_eq!(
+        complete(&["zkv", "bake", "--keys", ""]),
+        ["u64", "bytes", "i64", "ipv4", "ip", "uuid", "hex", "date", "timestamp", "auto"]
+    );
     assert_eq!(complete(&["zkv", "bake", "--quiet", "--min-r"]), ["--min-rows"]);
     assert_eq!(complete(&["zkv", "serve", "--slot"]), ["--slots"]);
     assert_eq!(complete(&["zkv", "saturate", "--reque"]), complete(&["benchmarker", "--reque"]));

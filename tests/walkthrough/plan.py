@@ -11,6 +11,7 @@ DOCUMENTS = [
     "python/README.md",
     "examples/README.md",
     "docs/CLUSTER.md",
+    "docs/cookbook/as-of.md",
     "docs/cookbook/configuration.md",
     "docs/cookbook/features.md",
     "docs/cookbook/ip-to-country.md",
@@ -20,7 +21,7 @@ DOCUMENTS = [
 ]
 
 # Documents whose Python blocks are one program. In other documents, each block is a program.
-ONE_PROGRAM = {"docs/CLUSTER.md", "python/README.md"}
+ONE_PROGRAM = {"docs/CLUSTER.md", "docs/cookbook/as-of.md", "python/README.md"}
 
 # The tool that a command or a Python block needs. The first match counts.
 TOOLS = {
@@ -42,11 +43,14 @@ TOOLS = {
     "python3 ": "python",
     # A Python block bakes the table.
     "kv_store countries.db": "python",
+    # A Python block joins the rows.
+    "cities.db": "python",
 }
 
 NOT_RUN = {
     ("README.md", "CSV, JSON"): "a picture",
     ("docs/CLUSTER.md", '{"format"'): "tests/cluster has valid and invalid topologies",
+    ("docs/cookbook/features.md", "import contextlib"): "a web server, which needs FastAPI",
     ("docs/cookbook/java.md", "<dependency>"): "tests/redis/clients/java/pom.xml has these versions",
     ("docs/cookbook/java.md", "import java.util"): "tests/languages/java_page.rs runs it",
     ("docs/cookbook/java.md", "import io.lettuce"): "tests/languages/java_page.rs runs it",
@@ -83,7 +87,7 @@ SHELL = {
     ("docs/CLUSTER.md", "use zero_kv::client::ClusterClient;"): f"""
         kill %1; wait; rm -r shards; mv files-of-two-nodes shards; {NODES}
     """,
-    ("docs/CLUSTER.md", "with zero_kv.ClusterClient("): f"""
+    ("docs/CLUSTER.md", "import zero_kv"): f"""
         zkv ping --socket a.sock || {{ kill %1; wait; rm -r shards; mv files-of-two-nodes shards; {NODES} }}
     """,
     ("docs/cookbook/configuration.md", "baker --keys bytes settings.csv"): """
@@ -107,7 +111,6 @@ SHELL = {
 
 # Python that defines what a block presupposes.
 PYTHON = {
-    ("docs/CLUSTER.md", "with zero_kv.ClusterClient("): "import zero_kv",
     ("python/README.md", "matrix = table.columns("): """
 items = {number: {"price": number / 2, "weight": 1.5, "name": f"item {number}"} for number in range(1000)}
 zero_kv.bake(items, "items.db", types={"price": "f32", "weight": "f32", "name": "text?"})
@@ -122,7 +125,6 @@ import datetime
 import pathlib
 
 import pandas
-import zero_kv.feast
 from feast import Entity, FeatureStore, FeatureView, Field, FileSource, ValueType
 from feast.types import Float32
 
@@ -161,18 +163,6 @@ for generation in range(1, 8):
     ]
     if generation <= 6:
         zero_kv.commit(entries, url, empty=[range(12288, 16384)])
-""",
-    ("python/README.md", "generation = zero_kv.spark.write("): """
-import os
-import sys
-
-import zero_kv.spark
-from pyspark.sql import SparkSession
-
-os.environ["PYSPARK_PYTHON"] = sys.executable
-settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
-spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
-df = spark.range(1000).selectExpr("id", "id / 2 as price", "'pen' as name", "cast('x' as binary) as blob")
 """,
     ("python/README.md", 'client[7]["price"]'): """
 items_server = zero_kv.serve("items.db")

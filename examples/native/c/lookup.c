@@ -24,7 +24,7 @@ static size_t request(FILE *out, uint32_t op, const void *key, uint32_t key_len)
 // Reads a response. Returns its value, which is valid until the next call, or NULL for a missing row. Sets `len`.
 static void *response(FILE *in, uint32_t op, uint32_t *len) {
     static char *value;
-    uint32_t header[2], max = op == GET ? 1 << 30 : op == FLOOR ? 1073811464 : op == INFO ? 65536 : 0;
+    uint32_t header[2], max = op == GET ? 1 << 30 : op == FLOOR ? 1073877000 : op == INFO ? 65536 : 0;
     if (fread(header, sizeof header, 1, in) < 1) errx(2, "the connection ended before the response to op %u", op);
     uint32_t status = be32toh(header[0]);
     *len = be32toh(header[1]);

@@ -12,6 +12,8 @@ Spark.
 import atexit as _atexit
 import os as _os
 from collections.abc import Mapping as _Mapping
+from importlib import import_module as _import_module
+from types import ModuleType as _ModuleType
 
 from zero_kv._aio import AsyncClient
 from zero_kv._bake import bake
@@ -52,6 +54,7 @@ from zero_kv.errors import (
     DirectRefused,
     Error,
     KeyKind,
+    KeyTypeChanged,
     LoginFailed,
     NotPermitted,
     NotRunning,
@@ -83,6 +86,7 @@ __all__ = [
     "Error",
     "Generation",
     "KeyKind",
+    "KeyTypeChanged",
     "LoginFailed",
     "LookupTable",
     "NotPermitted",
@@ -117,6 +121,15 @@ __all__ = [
     "slots",
     "write_shard",
 ]
+
+# Modules that need other packages, imported when they are used.
+_MODULES = ("feast", "ray", "spark")
+
+
+def __getattr__(name: str) -> _ModuleType:
+    if name in _MODULES:
+        return _import_module(f"zero_kv.{name}")
+    raise AttributeError(f"module 'zero_kv' has no attribute {name!r}")
 
 
 _Mapping.register(LookupTable)

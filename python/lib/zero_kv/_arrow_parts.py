@@ -3,10 +3,12 @@ it is needed."""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
-from zero_kv._arrays import key_buffers
+from zero_kv._arrays import key_buffers, plain
+from zero_kv._typed_rows import times_as_text
 from zero_kv.errors import BakeFailed
 
 ArrayParts = tuple[Any, Any, Any]
@@ -39,10 +41,12 @@ def array_parts(array: Any, name: str, kind: str, where: str, is_value: bool) ->
     import pyarrow  # type: ignore[import-untyped, unused-ignore]
 
     kind = kind.removesuffix("?")
-    if pyarrow.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = plain(array)
     try:
-        offsets, data = _list_parts(array, kind) if kind.startswith("list(") else _parts(array, kind)
+        if kind == "list(text)":
+            offsets, data = _parts(_json_of_texts(array), "text")
+        else:
+            offsets, data = _list_parts(array, kind) if kind.startswith("list(") else _parts(array, kind)
         valid = array.is_valid().cast(pyarrow.uint8()) if array.null_count else None
     except pyarrow.ArrowNotImplementedError as error:
         hint = "name the columns of a typed table, or convert it" if is_value else "convert it, or leave it out"
@@ -58,6 +62,8 @@ def _parts(array: Any, kind: str) -> tuple[Any, Any]:
     import pyarrow
 
     if kind in ("text", "bytes"):
+        if pyarrow.types.is_time(array.type):
+            array = times_as_text(array)
         # A cast to text checks that bytes are valid UTF-8.
         return key_buffers(array.cast(pyarrow.large_string() if kind == "text" else pyarrow.large_binary()))[1:]
     return None, _items(array.cast(_arrow_type(kind, array.type)))
@@ -96,8 +102,12 @@ def _list_parts(array: Any, kind: str) -> tuple[Any, Any]:
         # Also converts views and strings of lists, or raises an exception.
         kept = array.type.value_type if _is_list(array.type) else _arrow_type(element, array.type)
         array = array.cast(pyarrow.large_list(kept))
-    if array.flatten().null_count:
-        raise pyarrow.ArrowInvalid("an element of a list is null, where the elements of a list need values")
+    # As in `bake`, null is NaN in a list of floats.
+    is_float = element in ("f32", "f64")
+    if array.flatten().null_count and not is_float:
+        raise pyarrow.ArrowInvalid(
+            "an element of a list is null, where the elements of a list need values: fill it, or leave the row out"
+        )
     if is_fixed:
         length = array.type.list_size
         if size is not None and int(size) != length:
@@ -110,7 +120,23 @@ def _list_parts(array: Any, kind: str) -> tuple[Any, Any]:
         elements = array.values.slice(first, last - first)
     # Null lists may have null elements.
     elements = elements.cast(_arrow_type(element, elements.type))
+    if is_float and elements.null_count:
+        elements = elements.fill_null(float("nan"))
     return None if ends is None else memoryview(_items(ends)).cast("q"), _items(elements)
+
+
+def _json_of_texts(array: Any) -> Any:
+    """Return an array with the JSON of each list of texts, in the spelling that tables store."""
+    import pyarrow
+
+    lists = array.cast(pyarrow.large_list(pyarrow.large_string()))
+    if lists.flatten().null_count:
+        raise pyarrow.ArrowInvalid(
+            "an element of a list is null, where the elements of a list need values: fill it, or leave the row out"
+        )
+    json_of = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    texts = [None if texts is None else json_of(texts) for texts in lists.to_pylist()]
+    return pyarrow.array(texts, pyarrow.large_string())
 
 
 def _is_list(kind: Any) -> bool:

@@ -15,12 +15,13 @@ def bake(
     rows: Any,
     path: str | os.PathLike[str],
     *,
-    key: str | None = None,
+    key: str | Sequence[str] | None = None,
     value: str | Sequence[str] | None = None,
     typed: bool = False,
     types: Mapping[str, str] | None = None,
     cast: bool = False,
     keys: str = "auto",
+    layout: str = "fast",
     duplicates: str = "error",
     base: str | os.PathLike[str] | None = None,
     memory_bytes: int | None = None,
@@ -28,7 +29,7 @@ def bake(
     min_rows: int = 0,
     max_shrink_percent: int | None = None,
     allow_empty: bool = False,
-    allow_key_kind_change: bool = False,
+    allow_key_type_change: bool = False,
     progress: bool | Callable[[BakeProgress], object] = False,
 ) -> Report:
     """Bake rows into the file at `path`. An existing file is replaced only after the new file is complete.
@@ -39,24 +40,36 @@ def bake(
     - a pair of arrays: one key for each row, and a matrix, whose rows are the values
     - a pandas or Polars DataFrame, a Polars LazyFrame, a pyarrow table, record batch, reader, or dataset, or another object
       with the Arrow stream interface; or an iterator of DataFrames or record batches
+    - the path of a Parquet file, which ends with `.parquet`
 
     LazyFrames, datasets, readers, and iterators are read in batches, so they can be larger than the memory. `key` and
-    `value` name columns. They are optional if there are two columns: the first one has the keys.
+    `value` name columns. They are optional if there are two columns: the first one has the keys. A named index of a
+    pandas DataFrame is its first column, and the key unless `key` names another column, also in a Parquet file or a pyarrow
+    table that was made from the DataFrame.
 
-    Keys are all `int` (0 to 2**64 - 1), or all `bytes` or `str`; `keys="u64"` also accepts text with decimal numbers.
+    Keys are all `int` (0 to 2**64 - 1), or all `bytes` or `str`; or they have another type, and keep its order: negative
+    numbers (`i64`), addresses of `ipaddress` (`ip`), `uuid.UUID`, `datetime.date`, `datetime.datetime` (`timestamp`, in UTC if
+    it has no time zone), or a tuple of 2 to 8 such parts. The type is that of the first key, or of the column. `keys` names
+    it for text, such as `keys="ip"`, `"uuid"`, `"hex"`, or `"bytes,date"` for keys of two parts; `keys="i64"` takes negative
+    numbers after others, `keys="ipv4"` stores addresses as numbers, and `keys="u64"` also accepts text with decimal numbers.
+    `key` can be a list of columns, such as `["country", "city"]`, which are the parts of the key.
+
     Values are `bytes`, `str` (encoded as UTF-8), or objects with the buffer protocol. Rows of a matrix, and lists of numbers
     in a column, are stored as their packed elements, such as 4 bytes for each float32. If the values are `int`, `float`,
     `bool`, dates, times, or decimals, or if `value` is a list of names, the table is typed. Its column has the name of the
     column of `rows`, or `value`.
 
-    With `typed` or `types`, the table is typed: its rows have columns with names and types. `types` maps names of columns
-    to types, such as `{"price": "f32", "name": "text?"}`; a type that ends with `?` allows null. The columns of DataFrames
-    and pyarrow objects become the columns of the table, with the types that they have in Arrow; `types` overrides the
-    types of some of them. `key` names the column with the keys, by default the first. In other rows, each value is a
-    mapping from names to cells, or a tuple in the order of `types`, and `types` has all columns; by default, they are the
-    columns of `base`. Cells are objects of the types of `TypedRow`. A float is rounded to the width of its column. An
-    `int` can be the days of a date, or the units of a timestamp, since 1970-01-01, and `str` can be the text of a date, a
-    timestamp, or a decimal.
+    With `typed` or `types`, the table is typed: its rows have columns with names and types. `types` maps names of
+    columns to types, such as `{"price": "f32", "name": "text?"}`; a type that ends with `?` allows null. The columns of
+    DataFrames and pyarrow objects become the columns of the table, with the types that they have in Arrow; `types`
+    overrides the types of some of them. If all lists of a column have one length, the type has this length, unless rows
+    are read once, from a LazyFrame, a reader, or an iterator. `key` names the column with the keys, by default the
+    first. In other rows, each value is a mapping from names to cells, or a tuple in the order of `types`, and `types`
+    has all columns; by default, they are the columns of `base`. Cells are objects of the types of `TypedRow`. A float
+    is rounded to the width of its column. An `int` can be the days of a date, or the units of a timestamp, since
+    1970-01-01, and `str` can be the text of a date, a timestamp, or a decimal.
+
+    `layout` is `"fast"`, or `"compact"` for a smaller file, whose keys must be numbers.
 
     Rows may be in any order. `duplicates` is the policy for rows with equal keys: `"error"`, `"first"`, or `"last"`.
     `base` is an older table, which may be `path`. A row of `base` is added if no new row has its key. In a typed table,
@@ -64,8 +77,8 @@ def bake(
     types only with `cast`. Rows that do not fit in `memory_bytes`, by default half of the machine's memory, are sorted on
     disk in the directory of `path`.
 
-    A table without rows does not replace a table with rows unless `allow_empty` is set. A table with the other kind of
-    keys does not replace the old table unless `allow_key_kind_change` is set. A table that has lost more than
+    A table without rows does not replace a table with rows unless `allow_empty` is set. A table with keys of
+    another type does not replace the old table unless `allow_key_type_change` is set. A table that has lost more than
     `max_shrink_percent` percent of the old table's rows does not replace the old table. A table with fewer than
     `min_rows` rows is rejected. Each of these cases raises `BakeFailed`.
 
@@ -92,12 +105,13 @@ def bake(
         report = bake_rows(
             found.pairs,
             os.fspath(path),
-            keys,
+            found.key_type if keys == "auto" else keys,
+            layout,
             duplicates,
             None if base is None else os.fspath(base),
             memory_bytes,
             threads,
-            (min_rows, max_shrink_percent, allow_empty, allow_key_kind_change),
+            (min_rows, max_shrink_percent, allow_empty, allow_key_type_change),
             None if found.columns is None else (found.columns, found.key_name, cast),
             display,
         )

@@ -6,21 +6,21 @@ only moves its calls to threads.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack
 
+from zero_kv._connection import running_loop
 from zero_kv._native import ClusterClient
 from zero_kv._options import ClusterOptions, asynchronous, with_defaults
 from zero_kv.errors import Closed
 
 if TYPE_CHECKING:
-    from zero_kv._native import ClientRows, Schema, TypedRow
+    from zero_kv._native import ClientRows, Key, Schema, TypedRow
     from zero_kv._info import Topology
 
 # The number of calls that run at the same time. Further calls wait.
@@ -94,17 +94,17 @@ class AsyncClusterClient:
     def strict(self) -> bool:
         return bool(self._options["strict"])
 
-    async def get(self, key: int | bytes | str, default: Any = None, /) -> Any:
+    async def get(self, key: Key, default: Any = None, /) -> Any:
         return await self._call(ClusterClient.get, key, default)
 
-    async def __getitem__(self, key: int | bytes | str, /) -> Any:
+    async def __getitem__(self, key: Key, /) -> Any:
         """Return the value of a key, or raise `KeyError` if the table does not have the key: `await client[key]`."""
         return await self._call(ClusterClient.__getitem__, key)
 
-    async def get_bytes(self, key: int | bytes | str, default: Any = None, /) -> Any:
+    async def get_bytes(self, key: Key, default: Any = None, /) -> Any:
         return await self._call(ClusterClient.get_bytes, key, default)
 
-    async def get_bytes_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bytes | None]:
+    async def get_bytes_many(self, keys: Iterable[Key]) -> list[bytes | None]:
         return await self._call(ClusterClient.get_bytes_many, keys)
 
     async def get_many(self, keys: Any, *, dtype: Any = None) -> Any:
@@ -113,10 +113,10 @@ class AsyncClusterClient:
     async def schema(self) -> Schema | None:
         return await self._call(ClusterClient.schema)
 
-    async def get_row(self, key: int | bytes | str, default: Any = None, /) -> Any:
+    async def get_row(self, key: Key, default: Any = None, /) -> Any:
         return await self._call(ClusterClient.get_row, key, default)
 
-    async def get_rows(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[TypedRow | None]:
+    async def get_rows(self, keys: Iterable[Key]) -> list[TypedRow | None]:
         return await self._call(ClusterClient.get_rows, keys)
 
     async def columns(
@@ -130,10 +130,47 @@ class AsyncClusterClient:
     ) -> Any:
         return await self._call(ClusterClient.columns, keys, columns, fill=fill, out=out, format=format)
 
-    async def contains(self, key: int | bytes | str) -> bool:
+    async def floor_columns(
+        self,
+        keys: Any,
+        columns: Iterable[str] | None = None,
+        *,
+        limit: Any = None,
+        fill: Any = None,
+        out: Any = None,
+        format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
+    ) -> Any:
+        options = {"limit": limit, "fill": fill, "out": out, "format": format}
+        return await self._call(ClusterClient.floor_columns, keys, columns, **options)
+
+    async def ceiling_columns(
+        self,
+        keys: Any,
+        columns: Iterable[str] | None = None,
+        *,
+        limit: Any = None,
+        fill: Any = None,
+        out: Any = None,
+        format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
+    ) -> Any:
+        options = {"limit": limit, "fill": fill, "out": out, "format": format}
+        return await self._call(ClusterClient.ceiling_columns, keys, columns, **options)
+
+    async def cover_columns(
+        self,
+        keys: Any,
+        columns: Iterable[str] | None = None,
+        *,
+        fill: Any = None,
+        out: Any = None,
+        format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
+    ) -> Any:
+        return await self._call(ClusterClient.cover_columns, keys, columns, fill=fill, out=out, format=format)
+
+    async def contains(self, key: Key) -> bool:
         return await self._call(ClusterClient.contains, key)
 
-    async def contains_many(self, keys: Iterable[int] | Iterable[bytes | str]) -> list[bool]:
+    async def contains_many(self, keys: Iterable[Key]) -> list[bool]:
         return await self._call(ClusterClient.contains_many, keys)
 
     def keys(self) -> AsyncIterator[Any]:
@@ -148,17 +185,30 @@ class AsyncClusterClient:
     def __aiter__(self) -> AsyncIterator[Any]:
         return self.keys()
 
-    async def floor(self, key: int | bytes | str) -> tuple[Any, Any] | None:
+    # Without these two methods, Python would call `__getitem__` with 0, 1, 2, and so on, without an end.
+    def __contains__(self, key: object, /) -> NoReturn:
+        raise TypeError("`in` cannot await a response: call `await client.contains(key)`")
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("`for` cannot await responses: use `async for key in client`")
+
+    async def floor(self, key: Key) -> tuple[Any, Any] | None:
         return await self._call(ClusterClient.floor, key)
 
     async def floor_many(self, keys: Any, *, dtype: Any = None) -> Any:
         return await self._call(ClusterClient.floor_many, keys, dtype=dtype)
 
-    async def ceiling(self, key: int | bytes | str) -> tuple[Any, Any] | None:
+    async def ceiling(self, key: Key) -> tuple[Any, Any] | None:
         return await self._call(ClusterClient.ceiling, key)
 
     async def ceiling_many(self, keys: Any, *, dtype: Any = None) -> Any:
         return await self._call(ClusterClient.ceiling_many, keys, dtype=dtype)
+
+    async def cover(self, key: Key) -> tuple[Any, Any, Any] | None:
+        return await self._call(ClusterClient.cover, key)
+
+    async def cover_many(self, keys: Any, *, dtype: Any = None) -> Any:
+        return await self._call(ClusterClient.cover_many, keys, dtype=dtype)
 
     async def first(self) -> tuple[Any, Any] | None:
         return await self._call(ClusterClient.first)
@@ -167,18 +217,21 @@ class AsyncClusterClient:
         return await self._call(ClusterClient.last)
 
     def range(
-        self, start: int | bytes | str | None = None, end: int | bytes | str | None = None
+        self, start: Key | None = None, end: Key | None = None
     ) -> AsyncIterator[tuple[Any, Any]]:
         return self._rows(ClusterClient.range, start, end)
 
-    def prefix(self, prefix: bytes | str) -> AsyncIterator[tuple[Any, Any]]:
+    def prefix(self, prefix: Key) -> AsyncIterator[tuple[Any, Any]]:
         return self._rows(ClusterClient.prefix, prefix)
 
-    async def count(self, start: int | bytes | str | None = None, end: int | bytes | str | None = None) -> int:
+    async def count(self, start: Key | None = None, end: Key | None = None) -> int:
         return await self._call(ClusterClient.count, start, end)
 
-    async def count_prefix(self, prefix: bytes | str) -> int:
+    async def count_prefix(self, prefix: Key) -> int:
         return await self._call(ClusterClient.count_prefix, prefix)
+
+    async def key_type(self) -> str:
+        return await self._run(lambda client: client.key_type)
 
     async def topology(self) -> Topology:
         return await self._call(ClusterClient.topology)
@@ -215,7 +268,7 @@ class AsyncClusterClient:
     async def _run(self, call: Callable[[ClusterClient], _T]) -> _T:
         if self._is_closed:
             raise Closed(f"{self._nodes!r}: the client is closed")
-        calls = self._calls
+        loop, calls = running_loop(), self._calls
         if calls is None or calls.process_id != os.getpid():
             calls = self._calls = _Calls(lambda: ClusterClient(self._nodes, **self._options))
-        return await asyncio.get_running_loop().run_in_executor(calls.executor, lambda: call(calls.client()))
+        return await loop.run_in_executor(calls.executor, lambda: call(calls.client()))

@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from zero_kv._arrays import whole_array
+from zero_kv._arrays import key_array, present_keys, spread, written_keys
+from zero_kv._keys import present_columns
+from zero_kv._native import find_neighbor_columns
 
 _NUMPY_TYPES = {
     "bool": "bool",
@@ -43,30 +45,52 @@ def _numpy_array(part: dict[str, Any], count: int, fill: Any) -> Any:
     is_number = True
     if part["objects"] is not None:
         array = numpy.empty(count, object)
-        for position, value in enumerate(part["objects"]):
-            array[position] = value
+        if kind.startswith("list"):
+            # An array of lists would have two dimensions.
+            for position, value in enumerate(part["objects"]):
+                array[position] = value
+        else:
+            array[:] = part["objects"]
         is_number = False
     else:
         array, is_number = _fixed_array(part, count)
-    given = fill.get(name) if isinstance(fill, Mapping) else fill if is_number else None
-    needs_fill = is_number and array.dtype.kind in "biu" and given is None
-    if needs_fill and part["is_nullable"]:
-        raise ValueError(f"column {name!r} is {kind} and can be null, where {kind} has no value for null: pass fill")
-    if part["null_count"] == 0:
-        return array
-    if needs_fill:
-        raise ValueError(
-            f"the table does not have {part['null_count']} of {count} keys, where {kind} has no value for a missing "
-            "row: pass fill"
-        )
-    missing = ~numpy.asarray(memoryview(part["valid"])).view(numpy.bool_)
-    if given is not None:
-        array[missing] = given
-    elif array.dtype.kind == "f":
-        array[missing] = numpy.nan
-    elif array.dtype.kind == "M":
-        array[missing] = numpy.datetime64("NaT")
+    if part["null_count"]:
+        missing = ~numpy.asarray(memoryview(part["valid"])).view(numpy.bool_)
+        given = fill.get(name) if isinstance(fill, Mapping) else fill if is_number else None
+        array[missing] = _missing_value(array.dtype, given, name, kind, part["null_count"], count)
     return array
+
+
+def _missing_value(dtype: Any, fill: Any, name: str, kind: str, missing: int, count: int) -> Any:
+    """Return the value that an array has for null and for missing keys."""
+    import numpy
+
+    if fill is None and dtype.kind in "biu":
+        raise ValueError(
+            f"column {name!r} has no value for {missing} of {count} keys, because a key is missing or a value is null, "
+            f"where {kind} has no value for that: pass fill, as in fill={{{name!r}: 0}}, or format=\"arrow\""
+        )
+    if fill is None:
+        return numpy.nan if dtype.kind == "f" else numpy.datetime64("NaT") if dtype.kind == "M" else None
+    if dtype.kind in "biu":
+        try:
+            with numpy.errstate(invalid="ignore"):
+                is_exact = bool(numpy.all(numpy.asarray(fill).astype(dtype) == fill))
+        except (TypeError, ValueError, OverflowError):
+            is_exact = False
+        if not is_exact:
+            raise ValueError(f"fill of column {name!r} is {fill!r}, where a value of type {dtype} was expected")
+    return fill
+
+
+def fill_matrix(matrix: Any, parts: list[dict[str, Any]], count: int, fill: Any) -> Any:
+    """Copy columns of one numeric type into a matrix, and return the matrix."""
+    begin = 0
+    for array in numpy_arrays(parts, count, fill).values():
+        width = 1 if array.ndim == 1 else array.shape[1]
+        matrix[:, begin : begin + width] = array.reshape(count, width)
+        begin += width
+    return matrix
 
 
 def _fixed_array(part: dict[str, Any], count: int) -> tuple[Any, bool]:
@@ -99,8 +123,13 @@ def from_arrow_parts(parts: list[dict[str, Any]], count: int, format: str) -> An
 def _converted(batch: Any, format: str) -> Any:
     if format == "pandas":
         import pandas  # type: ignore[import-untyped, unused-ignore]
+        import pyarrow
 
-        return batch.to_pandas(types_mapper=pandas.ArrowDtype)
+        def dtype_of(kind: Any) -> Any:
+            # pandas cannot join timestamps of Arrow with its own.
+            return None if pyarrow.types.is_timestamp(kind) else pandas.ArrowDtype(kind)
+
+        return batch.to_pandas(types_mapper=dtype_of)
     if format == "polars":
         import polars
 
@@ -116,8 +145,12 @@ def _arrow_array(part: dict[str, Any], count: int) -> Any:
     valid = pyarrow.py_buffer(part["valid"]) if part["null_count"] else None
     offsets = None if part["offsets"] is None else pyarrow.py_buffer(part["offsets"])
     if pyarrow.types.is_large_list(kind) or pyarrow.types.is_fixed_size_list(kind):
-        element_bytes = kind.value_type.bit_width // 8
-        child = pyarrow.Array.from_buffers(kind.value_type, len(values) // element_bytes, [None, values])
+        if part["text_offsets"] is None:
+            child_len, child_buffers = len(values) // (kind.value_type.bit_width // 8), [None, values]
+        else:
+            text_offsets = pyarrow.py_buffer(part["text_offsets"])
+            child_len, child_buffers = len(text_offsets) // 8 - 1, [None, text_offsets, values]
+        child = pyarrow.Array.from_buffers(kind.value_type, child_len, child_buffers)
         return pyarrow.Array.from_buffers(
             kind, count, [valid] if offsets is None else [valid, offsets], part["null_count"], children=[child]
         )
@@ -137,74 +170,122 @@ def arrow_type(kind: str) -> Any:
         precision, scale = kind[len("decimal(") : -1].split(",")
         return pyarrow.decimal128(int(precision), int(scale))
     if kind.startswith("timestamp"):
-        return pyarrow.timestamp(kind[len("timestamp(") : -1], "UTC")
+        # As NumPy's timestamps, without a time zone: frames with other timestamps can be joined.
+        return pyarrow.timestamp(kind[len("timestamp(") : -1])
     names = {"bool": "bool_", "text": "large_utf8", "bytes": "large_binary", "date": "date32"}
     return getattr(pyarrow, names.get(kind) or _NUMPY_TYPES[kind])()
 
 
-def with_arrow_keys(table: Any, keys: Any, columns: Any, fill: Any, out: Any, format: str) -> Any:
-    """Implement `columns` with keys from pyarrow or Polars. The values of a null key are missing values."""
-    keys = whole_array(keys)
-    if not keys.null_count:
-        return table.columns(dense_keys(keys), columns, fill=fill, out=out, format=format)
-    present = dense_keys(keys.drop_null())
-    return with_nulls(keys, lambda given, kind: table.columns(present, columns, fill=given, format=kind), fill, out, format)
+def with_present_keys(
+    method: Callable[..., Any], key_type: str, keys: Any, columns: Any, fill: Any, out: Any, format: str
+) -> Any:
+    """Implement a method such as `columns` with keys of which some can be null. The values of a null key are missing
+    values.
+    """
+    present, valid = present_columns(keys, key_type)
+
+    def look_up(fill: Any, out: Any, format: str) -> Any:
+        return method(present, columns, fill=fill, out=out, format=format)
+
+    return with_null_keys(valid, look_up, fill, out, format)
 
 
-def with_nulls(keys: Any, look_up: Callable[[Any, str], Any], fill: Any, out: Any, format: str) -> Any:
-    """Return columns with missing values at the positions of null keys. `look_up` returns the columns of the other keys."""
-    if format != "numpy":
-        return _converted(look_up(None, "arrow").take(positions_of(keys)), format)
-    return numpy_with_nulls(keys, look_up(fill, format), fill, out)
-
-
-def dense_keys(keys: Any) -> Any:
-    """Return the keys of an Arrow array without nulls, as NumPy array or list."""
+def with_null_keys(valid: Any, look_up: Callable[[Any, Any, str], Any], fill: Any, out: Any, format: str) -> Any:
+    """Return columns with missing values for null keys. `valid` is what `present_keys` returns. `look_up` returns the
+    columns of the other keys.
+    """
+    if valid is None:
+        return look_up(fill, out, format)
+    if format == "numpy":
+        return _numpy_with_nulls(valid, look_up(fill, None, format), fill, out)
+    import numpy
     import pyarrow
 
-    return keys.to_numpy(zero_copy_only=False) if pyarrow.types.is_integer(keys.type) else keys.to_pylist()
+    positions = pyarrow.array(numpy.cumsum(valid) - 1, mask=~valid)
+    return _converted(look_up(None, None, "arrow").take(positions), format)
 
 
-def positions_of(keys: Any) -> Any:
-    """Return the position of each key among the keys that are not null, or null."""
-    import pyarrow
-    import pyarrow.compute  # type: ignore[import-untyped, unused-ignore]
-
-    valid = keys.is_valid()
-    positions = pyarrow.compute.cumulative_sum(valid.cast(pyarrow.int64()))
-    return pyarrow.compute.if_else(valid, pyarrow.compute.subtract(positions, 1), None)
-
-
-def numpy_with_nulls(keys: Any, found: Any, fill: Any, out: Any) -> Any:
-    """Return the arrays with missing values at the positions of null keys."""
+def _numpy_with_nulls(valid: Any, found: Any, fill: Any, out: Any) -> Any:
     import numpy
 
-    valid = keys.is_valid().to_numpy(zero_copy_only=False)
-    if not isinstance(found, dict):
-        array = _spread(found, valid, fill, "the columns")
-        if out is None:
-            return array
-        if out.shape != array.shape or out.dtype != array.dtype:
-            raise ValueError(f"out has shape {out.shape} and dtype {out.dtype}, where {array.shape}, {array.dtype} was expected")
-        numpy.copyto(out, array)
-        return out
-    if out is not None:
-        raise ValueError("out is given, where the columns have several types: choose columns of one numeric type")
-    given = fill if isinstance(fill, Mapping) else None
-    return {
-        name: _spread(array, valid, fill if given is None and array.dtype.kind in "biuf" else (given or {}).get(name), name)
-        for name, array in found.items()
-    }
+    if isinstance(found, dict):
+        if out is not None:
+            raise ValueError("out is given, where the columns have several types: choose columns of one numeric type")
+        return {name: _spread(array, valid, _fill_of(array, fill, name), name) for name, array in found.items()}
+    if isinstance(fill, Mapping):
+        raise ValueError("fill is a dict, where some keys are null and the columns are one matrix: pass one number")
+    array = _spread(found, valid, fill, "the matrix")
+    if out is None:
+        return array
+    if out.shape != array.shape or out.dtype != array.dtype:
+        raise ValueError(f"out has shape {out.shape} and dtype {out.dtype}, where {array.shape}, {array.dtype} was expected")
+    numpy.copyto(out, array)
+    return out
+
+
+def _fill_of(array: Any, fill: Any, name: str) -> Any:
+    if isinstance(fill, Mapping):
+        return fill.get(name)
+    return fill if array.dtype.kind in "biuf" else None
 
 
 def _spread(array: Any, valid: Any, fill: Any, name: str) -> Any:
     import numpy
 
-    if fill is None and array.dtype.kind in "biu":
-        raise ValueError(f"{name}: {(~valid).sum()} keys are null, where {array.dtype} has no value for null: pass fill")
     spread = numpy.empty((len(valid), *array.shape[1:]), array.dtype)
-    if fill is None and array.dtype.kind in "fM":
-        fill = numpy.nan if array.dtype.kind == "f" else numpy.datetime64("NaT")
-    spread[~valid] = fill
+    spread[~valid] = _missing_value(array.dtype, fill, name, str(array.dtype), int((~valid).sum()), len(valid))
     spread[valid] = array
     return spread
+
+
+def neighbor_columns(
+    table: Any, keys: Any, columns: Any, limit: Any, fill: Any, out: Any, format: str, is_floor: bool
+) -> Any:
+    """Implement `floor_columns` and `ceiling_columns`."""
+    keys, valid = present_columns(keys, table.key_type)
+    selection = neighbor_selection(valid, columns, limit, is_floor, format)
+    return neighbor_result(find_neighbor_columns(table, keys, selection), fill, out, format)
+
+
+def neighbor_selection(valid: Any, columns: Any, limit: Any, is_floor: bool, format: str) -> dict[str, Any]:
+    """Return what the compiled code needs to choose rows and columns. `valid` is what `present_keys` returns."""
+    limits, limited = (None, None) if limit is None else present_keys(limit)
+    if limits is not None and valid is not None:
+        # Null keys need no limit.
+        limits = list(spread(limits, limited))
+        if len(limits) != len(valid):
+            found, expected = len(limits), len(valid)
+            raise ValueError(f"limit has {found} keys, where {expected}, one for each of the keys, were expected")
+        limits = [key for key, is_valid in zip(limits, valid.tolist(), strict=True) if is_valid]
+    elif limited is not None:
+        raise ValueError(f"limit is null for {(~limited).sum()} keys, where each key needs a limit: fill it")
+    is_valid = None if valid is None else valid.tolist()
+    selection = {"is_floor": is_floor, "limits": limits, "is_valid": is_valid, "names": columns}
+    return {**selection, "is_written": format != "numpy"}
+
+
+def neighbor_result(parts: Any, fill: Any, out: Any, format: str) -> Any:
+    """Return the keys and the columns of the nearest rows."""
+    import numpy
+
+    key_type, numbers, keys, marks, rows = parts
+    found = numpy.asarray(memoryview(marks)).view(numpy.bool_)
+    columns = rows.columns(fill, out, format)
+    if format == "numpy":
+        if numbers is not None:
+            return key_array(key_type, numbers), columns, found
+        objects = numpy.empty(len(found), object)
+        # An array of tuples would have two dimensions.
+        for position, key in enumerate(keys):
+            objects[position] = key
+        return objects, columns, found
+    import pyarrow
+
+    if numbers is not None:
+        array = pyarrow.array(key_array(key_type, numbers), mask=~found)
+    else:
+        array = written_keys(key_type, pyarrow.array(keys, pyarrow.large_binary()))
+    if format == "arrow":
+        return array, columns
+    frame = _converted(pyarrow.RecordBatch.from_arrays([array], names=["key"]), format)
+    return frame["key"], columns

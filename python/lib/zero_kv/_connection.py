@@ -13,24 +13,60 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, cast
 
-from zero_kv._native import Pipeline, Request, check_server_user, endpoint
-from zero_kv.errors import Closed, NotRunning, Refused, TimedOut, TlsFailed
+from zero_kv._native import Pipeline, Request, ValueCache, check_server_user, endpoint
+from zero_kv.errors import Closed, NotRunning, Refused, TimedOut, TlsFailed, UntrustedServer
+
+_P = ParamSpec("_P")
 
 # The fields of SO_PEERCRED: process, user, and group.
 _UCRED = struct.Struct("iII")
 
 
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop of the caller."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "no event loop of asyncio is running, where the client needs one: call the client from asyncio.run, "
+            "uvloop.run, or anyio.run with the backend asyncio, or use Client in threads"
+        ) from None
+
+
+_Callback = Callable[Concatenate["Connection", _P], None]
+
+
+def _callback(method: _Callback[_P]) -> _Callback[_P]:
+    """Decorate a method that an event loop calls. If it raises an exception, all calls that wait for a response raise this
+    exception: the loop would only log it, and the calls would wait until they time out.
+    """
+
+    @functools.wraps(method)
+    def call(self: Connection, /, *arguments: _P.args, **named: _P.kwargs) -> None:
+        try:
+            method(self, *arguments, **named)
+        except BaseException as error:
+            self.abort(error)
+            if not isinstance(error, Exception):
+                raise
+
+    return call
+
+
 class Connection(asyncio.Protocol):
     """A connection that many tasks send requests on: see `Endpoint.connect`."""
 
-    def __init__(self, address: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, address: str, loop: asyncio.AbstractEventLoop, cache: ValueCache | None = None) -> None:
         self.loop = loop
         self.process_id = os.getpid()
         self.is_open = True
         self._address = address
-        self._pipeline = Pipeline(address)
+        self._pipeline = Pipeline(address, cache)
+        self._has_cache = cache is not None
+        # Another descriptor of the socket, to find out whether bytes have arrived.
+        self._peeked: socket.socket | None = None
         self._is_flushing = False
         self._transport: asyncio.Transport | None = None
 
@@ -38,6 +74,9 @@ class Connection(asyncio.Protocol):
         if not self.is_open:
             raise self._pipeline.closed()
         future: asyncio.Future[Any] = self.loop.create_future()
+        if self._has_cache and (cached := self._pipeline.cached(request)) is not None and not self._has_unread():
+            future.set_result(cached)
+            return future
         self._pipeline.add(request, future)
         if not self._is_flushing:
             # The callback sends the requests of all tasks that ran before it.
@@ -45,6 +84,24 @@ class Connection(asyncio.Protocol):
             self.loop.call_soon(self._flush)
         return future
 
+    def _has_unread(self) -> bool:
+        """Return whether bytes have arrived that the event loop has not read yet: perhaps a notice about a new table."""
+        if self._peeked is None:
+            return True
+        try:
+            self._peeked.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        return True
+
+    def _stop_peeking(self) -> None:
+        if self._peeked is not None:
+            self._peeked.close()
+            self._peeked = None
+
+    @_callback
     def _flush(self) -> None:
         self._is_flushing = False
         unsent = self._pipeline.take_unsent()
@@ -53,28 +110,39 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         self.is_open = False
+        self._stop_peeking()
         if self.loop.is_closed():
             return  # The loop has closed the socket and canceled all waiting tasks.
         self._pipeline.fail(Closed(f"{self._address}: the client is closed"))
         if self._transport is not None:
             self._transport.close()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
+    def abort(self, error: BaseException) -> None:
+        """Disconnect. All calls that wait for a response raise the exception."""
+        self.is_open = False
         try:
-            self._pipeline.received(data)
-        except Exception as error:
-            # The start of the next response is unknown, so the connection cannot be used again.
-            self.is_open = False
             self._pipeline.fail(error)
+        finally:
             if self._transport is not None:
                 self._transport.abort()
 
+    @_callback
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # The transports of some event loops have the methods of asyncio.Transport, but are not instances of it.
+        self._transport = cast(asyncio.Transport, transport)
+        held = transport.get_extra_info("socket") if self._has_cache else None
+        if held is not None:
+            self._peeked = socket.socket(fileno=os.dup(held.fileno()))
+
+    @_callback
+    def data_received(self, data: bytes) -> None:
+        # After an exception, the start of the next response is unknown, so the connection cannot be used again.
+        self._pipeline.received(bytes(data))
+
+    @_callback
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
+        self._stop_peeking()
         # With TLS 1.3, a server rejects a client's certificate only after the client's handshake.
         is_tls = isinstance(error, ssl.SSLError)
         self._pipeline.fail(_tls_failed(self._address, error) if is_tls else self._pipeline.closed())
@@ -83,9 +151,10 @@ class Connection(asyncio.Protocol):
 class Endpoint:
     """An address, and how to connect to it."""
 
-    def __init__(self, address: str, options: dict[str, Any]) -> None:
+    def __init__(self, address: str, options: dict[str, Any], cache: ValueCache | None) -> None:
         self._address = address
         self._options = options
+        self._cache = cache
 
     async def connect(self, loop: asyncio.AbstractEventLoop) -> Connection:
         """Connect, and log in if a user is named."""
@@ -109,7 +178,7 @@ class Endpoint:
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Connection:
         host, port, uses_tls, login = endpoint(self._address, **self._options)
-        factory = functools.partial(Connection, self._address, loop)
+        factory = functools.partial(Connection, self._address, loop, self._cache)
         if host is None:
             transport, connection = await self._open_unix(loop, factory)
         else:
@@ -137,7 +206,7 @@ class Endpoint:
             reason = f"{error.strerror}: ask for access to the socket and its directory"
             raise Refused(f"{self._address}: cannot connect: {reason}") from error
         try:
-            check_server_user(self._address, _peer_uid(transport), self._options["server_user"])
+            check_server_user(self._address, _peer_uid(self._address, transport), self._options["server_user"])
         except BaseException:
             transport.abort()
             raise
@@ -160,10 +229,16 @@ def _tls_failed(address: str, error: Exception | None) -> TlsFailed:
     return TlsFailed(f"{address}: no connection with TLS: {reason}")
 
 
-def _peer_uid(transport: asyncio.Transport) -> int:
+def _peer_uid(address: str, transport: asyncio.Transport) -> int:
     """Return the ID of the user that the server runs as."""
+    held = transport.get_extra_info("socket")
+    if held is None:
+        raise UntrustedServer(
+            f"{address}: the event loop has no socket of the connection, so that the server's user is unknown: use an "
+            "event loop whose transports have a socket, such as those of asyncio and uvloop"
+        )
     # Uses a second socket object, because the socket objects of some event loops lack getsockopt.
-    with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as peer:
+    with socket.socket(fileno=os.dup(held.fileno())) as peer:
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     uid: int = _UCRED.unpack(credentials)[1]
     return uid

@@ -8,8 +8,18 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from zero_kv._arrays import checked
-from zero_kv._native import Entry, divide_slots, measure_slots
-from zero_kv._shards import arrow_slots, buffers_of, check_kind, field_of, kind_of_keys, typed_columns, write_shard
+from zero_kv._native import Entry, divide_slots, measure_slots, write_keys
+from zero_kv._shards import (
+    arrow_slots,
+    buffers_of,
+    checked_key,
+    field_of,
+    keys_of_columns,
+    kind_of_columns,
+    typed_columns,
+    write_shard,
+)
+from zero_kv._typed_rows import Key, names_of
 
 SLOT_COUNT = 16384
 SLOTS_COLUMN = "_zero_kv_slots"
@@ -21,9 +31,9 @@ class ShardBake:
     """What each task needs to bake its rows."""
 
     url: str
-    key: str
+    key: Key
     kind: str
-    """The kind of the keys: "u64" or "bytes"."""
+    """The type of the keys, such as "u64" or "ip"."""
     value: str | None
     types: dict[str, str] | None
     """The columns of a typed table."""
@@ -34,7 +44,7 @@ class ShardBake:
         cls,
         schema: Any,
         url: str,
-        key: str,
+        key: str | Sequence[str],
         value: str | None,
         columns: Sequence[str] | None,
         types: Mapping[str, str] | None,
@@ -42,20 +52,21 @@ class ShardBake:
         options: dict[str, Any],
     ) -> Self:
         """Return the bake of rows with this Arrow schema."""
-        kind = kind_of_column(schema, key, keys)
+        key = needed_key(key)
+        kind = kind_of_key(schema, key, keys)
         if value is not None:
             if columns is not None or types is not None:
                 raise ValueError(f"value is {value!r}, where columns or types are given, too: pass one or the other")
             field_of(schema, value, "value")
             return cls(url, key, kind, value, None, options)
         if columns is None:
-            columns = [name for name in schema.names if name not in (key, SLOTS_COLUMN)]
+            columns = [name for name in schema.names if name not in (*names_of(key), SLOTS_COLUMN)]
         return cls(url, key, kind, None, dict(typed_columns(schema, key, columns, types)), options)
 
     @property
     def columns(self) -> list[str]:
         """The columns that the bake reads."""
-        return [self.key, *([self.value] if self.value is not None else self.types or [])]
+        return [*names_of(self.key), *([self.value] if self.value is not None else self.types or [])]
 
     def write(self, batches: Iterable[Any], shard: range) -> Entry:
         """Bake the rows of a shard, and upload the file."""
@@ -89,13 +100,23 @@ class ShardBake:
             return bytes(8 * SLOT_COUNT)
         batches = itertools.chain([first], rows)
         parts, has_numbers, columns = buffers_of(batches, first.schema, self.key, self.kind, self.value, self.types)
-        return bytes(memoryview(measure_slots(parts, has_numbers, columns)))
+        return bytes(memoryview(measure_slots(parts, self.kind, has_numbers, columns)))
 
 
-def kind_of_column(schema: Any, key: str, keys: str) -> str:
-    """Return the kind of the keys in a column of an Arrow schema."""
-    check_kind(keys, ("auto", "u64", "bytes"))
-    return kind_of_keys(field_of(schema, key, "key").type, keys)
+def needed_key(key: str | Sequence[str]) -> Key:
+    """Return the name of the column of keys, or the names of the columns of several parts."""
+    checked_names = checked_key(key)
+    if checked_names is None:
+        raise TypeError("key is None, where the name of a column or a list of names was expected")
+    return checked_names
+
+
+def kind_of_key(schema: Any, key: Key, keys: str) -> str:
+    """Return the type of the keys in columns of an Arrow schema."""
+    if keys != "auto":
+        # Raises an error if there is no such type, before tasks read rows.
+        write_keys(keys, [])
+    return kind_of_columns(schema, key, keys)
 
 
 def equal_shards(count: int) -> list[range]:
@@ -114,22 +135,24 @@ def decode(number: int) -> range:
     return range(first, last + 1)
 
 
-def shard_numbers(key: str, kind: str, shards: list[range]) -> Callable[[Any], Any]:
-    """Return a function from an Arrow array of keys to a NumPy array of the numbers of their shards. Messages call the
-    column `key`."""
+def shard_numbers(key: Key, kind: str, shards: list[range]) -> Callable[..., Any]:
+    """Return a function from an Arrow array of keys, or an array for each part of the keys, to a NumPy array of the
+    numbers of their shards. Messages call the columns `key`."""
     firsts, numbers = [shard.start for shard in shards], [encode(shard) for shard in shards]
 
-    def numbers_of(keys: Any) -> Any:
+    def numbers_of(*columns: Any) -> Any:
         import numpy
 
-        if checked(keys, f"the column {key!r}").null_count:
-            rows = "1 row" if keys.null_count == 1 else f"{keys.null_count} rows"
-            where = f"the column {key!r} is null in {rows} of a batch"
-            raise ValueError(f"{where}, where each row needs a key: filter these rows")
+        for name, column in zip(names_of(key), columns, strict=True):
+            if checked(column, f"the column {name!r}").null_count:
+                rows = "1 row" if column.null_count == 1 else f"{column.null_count} rows"
+                where = f"the column {name!r} is null in {rows} of a batch"
+                raise ValueError(f"{where}, where each row needs a key: filter these rows")
         try:
-            found = arrow_slots(keys, kind)
+            found = arrow_slots(keys_of_columns(columns, kind), kind)
         except ValueError as error:
-            raise ValueError(f"the column {key!r} has a key that is not of kind {kind}: {error}") from error
+            name = ",".join(names_of(key))
+            raise ValueError(f"the column {name!r} has a key that is not of kind {kind}: {error}") from error
         at = numpy.searchsorted(firsts, found.to_numpy(), side="right") - 1
         return numpy.asarray(numbers, dtype=numpy.int32)[at]
 

@@ -28,6 +28,7 @@ class ServerInfo(_Percentiles, total=False):
     keys: str
     rows: int
     file_len_bytes: int
+    file_modified_s: int
     resident_len_bytes: int
     blocks: int
     blocks_verified: int
@@ -56,6 +57,9 @@ class ServerInfo(_Percentiles, total=False):
     requests_get_columns: int
     requests_topology: int
     requests_generation: int
+    requests_cover: int
+    requests_key_type: int
+    requests_track: int
     requests_redis: int
     requests_other: int
     hits: int
@@ -98,6 +102,7 @@ class ServerInfo(_Percentiles, total=False):
     client_memory_max_bytes: int
     client_sockets_bytes: int
     file_refused: str
+    rolled_back: str
     tls_handshakes: int
     tls_handshakes_failed: int
     tls_reloads: int
@@ -130,6 +135,7 @@ class ServerInfo(_Percentiles, total=False):
     cluster_slots: str
     cluster_file_slots: str
     cluster_file_slots_digits: str
+    cluster_slots_lacking: str
     cluster_topology_refused: str
     log_dropped_lines: int
     log_1: str

@@ -1,5 +1,8 @@
+import datetime
+import ipaddress
 import os
 import pathlib
+import uuid
 from asyncio import Future
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -16,14 +19,17 @@ __version__: str
 
 _T = TypeVar("_T")
 _K = TypeVar("_K", default=Any)
-"""The type of keys in results: `int` or `bytes`."""
+"""The type of keys in results: `int`, `bytes`, an address of `ipaddress`, `uuid.UUID`, `datetime.date`,
+`datetime.datetime`, or a tuple."""
 _V = TypeVar("_V", default=Any)
 """The type of values: `bytes`, or `TypedRow` in a typed table."""
 _Path: TypeAlias = str | os.PathLike[str]
-Key: TypeAlias = int | bytes | str
-"""A key as an argument. Keys in results are `int` or `bytes`."""
+Key: TypeAlias = (
+    int | bytes | str | ipaddress.IPv4Address | ipaddress.IPv6Address | uuid.UUID | datetime.date | tuple[Any, ...]
+)
+"""A key as an argument. In a table whose keys are neither numbers nor bytes, `str` is the written form of a key."""
 
-_Keys: TypeAlias = Iterable[int | None] | Iterable[bytes | str | None]
+_Keys: TypeAlias = Iterable[Any]
 _Numbers: TypeAlias = numpy.typing.NDArray[numpy.integer[Any]]
 _ArrowParts: TypeAlias = tuple[Memory, Memory, Memory, int, bool]
 
@@ -94,14 +100,20 @@ class TypedRow(Mapping[str, Any]):
 
 class LookupTable(Mapping[_K, _V]):
     """What tables in this process (`Table`, `Direct`, and `Published`) and blocking clients (`Client` and
-    `ClusterClient`) have in common: the lookups of a mapping. Keys are `int`, or `bytes` and `str` (as UTF-8).
-    Values are `bytes`, or, in a typed table, `TypedRow`. Methods that return buffers and arrays of values return the
-    bytes of rows.
+    `ClusterClient`) have in common: the lookups of a mapping. Keys are `int`, or `bytes` and `str` (as UTF-8),
+    or objects of another `key_type`, for which `str` and `bytes` are the written form: addresses of `ipaddress`,
+    `uuid.UUID`, `datetime.date`, `datetime.datetime` (in UTC if it has no time zone), and tuples, whose leading parts
+    are prefixes and ends of ranges. Values are `bytes`, or, in a typed table, `TypedRow`. Methods that return buffers
+    and arrays of values return the bytes of rows.
 
-    The table does not have a key of the other kind, a number that is negative or has more than 64 bits, `None`, or
-    bytes that are empty or longer than 65535: `in` is false, `get` and `get_many` return the default, and `[]`
-    raises `KeyError`. With `strict=True`, these keys raise `KeyKind` or `TypeError`, `OverflowError`, or
-    `ValueError`. `floor`, `ceiling`, `range`, `prefix`, `count`, and `columns` always raise these exceptions.
+    A table of `u64` or `bytes` does not have a key of the other kind, a number that is negative or has more than 64
+    bits, `None`, or bytes that are empty or longer than 65535: `in` is false, `get` and `get_many` return the default,
+    and `[]` raises `KeyError`. With `strict=True`, these keys raise `KeyKind` or `TypeError`, `OverflowError`, or
+    `ValueError`. `floor`, `ceiling`, `range`, `prefix`, `count`, and `columns` always raise these exceptions, and so do
+    all methods of other tables for an object that is no key of their type.
+
+    In an array of pyarrow, Polars, or pandas, and in a masked array of NumPy, keys can be null. In all methods, the
+    table has no row for a null key.
     """
 
     def __getitem__(self, key: Key, /) -> _V:  # type: ignore[override]
@@ -178,14 +190,14 @@ class LookupTable(Mapping[_K, _V]):
         `datetime64[D]`, timestamps as `datetime64` of their unit, lists of fixed length as two-dimensional arrays,
         and other types as objects of the types of `TypedRow`.
 
-        `fill` takes the place of null and of the values of missing keys. For a dict of arrays, `fill` applies to
-        numbers and Booleans, or is a dict with a value for each column. Without `fill`, the value is `NaN` for
-        floats, `NaT` for dates and timestamps, and `None` for objects. Integers and Booleans require `fill` if a
-        column can be null or a key is missing.
+        `fill` takes the place of null and of the values of missing keys, but not of a stored `NaN`. It is one value
+        for all columns of numbers and Booleans, or a dict with the values of some columns. By default, it is `NaN` for
+        floats, `NaT` for dates and timestamps, and `None` for objects. Integers and Booleans have no default: if a
+        value is null or a key is missing, their columns require `fill`.
 
         With `format="arrow"`, the result is a `pyarrow.RecordBatch`, with null for missing values. `"pandas"` and
         `"polars"` return DataFrames with the memory of the RecordBatch; the columns of the pandas DataFrame are of
-        `pandas.ArrowDtype`.
+        `pandas.ArrowDtype`, apart from timestamps, which are `datetime64` of their unit. Timestamps have no time zone.
 
         Raises `NotTyped` if the table has no schema, and `ValueError` if it does not have one of the columns.
         """
@@ -213,6 +225,30 @@ class LookupTable(Mapping[_K, _V]):
 
     def ceiling(self, key: Key) -> tuple[_K, _V] | None:
         """Return the row with the smallest key greater than or equal to `key`."""
+
+    def cover(self, key: Key) -> tuple[_K, _K, _V] | None:
+        """Return the range that contains `key`, in a table of ranges: its first key, its last key, and its value.
+
+        Without ranges, a table raises `ValueError`, and a client `ServerError`.
+        """
+
+    @overload
+    def cover_many(self, keys: _Keys | _Numbers, *, dtype: None = None) -> list[tuple[_K, _K, _V] | None]: ...
+    @overload
+    def cover_many(self, keys: _ArrowArray | _ArrowStream, *, dtype: None = None) -> tuple[Any, Any, Any]: ...
+    @overload
+    def cover_many(self, keys: Any, *, dtype: numpy.typing.DTypeLike) -> tuple[numpy.typing.NDArray[Any], ...]:
+        """Return the result of `cover` for many keys, in the order of the keys. This method is several times faster
+        than one call per key.
+
+        For a list, another iterable, or a NumPy array of keys, the result is a list of ranges, with `None` for keys
+        that no range contains. For a pyarrow array or a Polars Series, the result is three pyarrow arrays with nulls:
+        the first keys of the ranges, their last keys, and their values.
+
+        With `dtype`, the result is four NumPy arrays: the first keys of the ranges, their last keys, their values, and
+        Booleans that are true for the keys that a range contains. Without a range, keys and value are zero. The table's
+        keys must be numbers, and all values must have the length of `dtype`.
+        """
 
     @overload
     def floor_many(self, keys: _Keys | _Numbers, *, dtype: None = None) -> list[tuple[_K, _V] | None]: ...
@@ -244,6 +280,60 @@ class LookupTable(Mapping[_K, _V]):
     ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.bool_]]:
         """Return the result of `ceiling` for many keys, in the order of the keys: see `floor_many`."""
 
+    def floor_columns(
+        self,
+        keys: Any,
+        columns: Iterable[str] | None = None,
+        *,
+        limit: Any = None,
+        fill: Any = None,
+        out: numpy.typing.NDArray[Any] | None = None,
+        format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
+    ) -> tuple[Any, ...]:
+        """Return some columns of the rows that `floor` finds for many keys, in the order of the keys: for each key the
+        row with the largest key less than or equal to it. `columns`, `fill`, `out`, and `format` are the arguments of
+        `columns`. A server sends whole rows.
+
+        `limit` has a key for each of the keys: the row of a key is missing if the row's key is less than its limit. In
+        a table whose keys begin with an entity and end with a time, the limit of a key is the entity, or the entity and
+        the earliest time, so that no key gets a row of another entity or an older row.
+
+        With `format="numpy"`, the result is three objects: an array of the rows' keys, the columns, and an array of
+        Booleans that are true for the keys with a row. Without a row, a key is zero or `None`. With another format, the
+        result is the rows' keys, with nulls, and the columns.
+
+        Raises `NotTyped` if the table has no schema, and `ValueError` if it does not have one of the columns.
+        """
+
+    def ceiling_columns(
+        self,
+        keys: Any,
+        columns: Iterable[str] | None = None,
+        *,
+        limit: Any = None,
+        fill: Any = None,
+        out: numpy.typing.NDArray[Any] | None = None,
+        format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
+    ) -> tuple[Any, ...]:
+        """Return some columns of the rows that `ceiling` finds for many keys: see `floor_columns`. The row of a key is
+        missing if the row's key is greater than its limit.
+        """
+
+    def cover_columns(
+        self,
+        keys: Any,
+        columns: Iterable[str] | None = None,
+        *,
+        fill: Any = None,
+        out: numpy.typing.NDArray[Any] | None = None,
+        format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
+    ) -> Any:
+        """Return some columns of the ranges that contain many keys, in the order of the keys. A key that no range
+        contains has no values. The arguments and the result are those of `columns`. A server sends whole rows.
+
+        Raises `NotTyped` if the table has no schema, and `ValueError` if it does not have one of the columns.
+        """
+
     def first(self) -> tuple[_K, _V] | None:
         """Return the row with the smallest key."""
 
@@ -255,14 +345,20 @@ class LookupTable(Mapping[_K, _V]):
     ) -> Rows[tuple[_K, _V]] | ClientRows[tuple[_K, _V]]:
         """Return the rows with keys from `start` up to, but not including, `end`, in key order."""
 
-    def prefix(self, prefix: bytes | str) -> Rows[tuple[_K, _V]] | ClientRows[tuple[_K, _V]]:
+    def prefix(self, prefix: Key) -> Rows[tuple[_K, _V]] | ClientRows[tuple[_K, _V]]:
         """Return the rows whose keys start with `prefix`, in key order."""
 
     def count(self, start: Key | None = None, end: Key | None = None) -> int:
         """Return the number of keys from `start` up to, but not including, `end`."""
 
-    def count_prefix(self, prefix: bytes | str) -> int:
+    def count_prefix(self, prefix: Key) -> int:
         """Return the number of keys that start with `prefix`."""
+
+    @property
+    def key_type(self) -> str:
+        """The type of the keys, such as `"u64"`, `"ip"`, or, for keys of two parts, `"bytes,date"`. A client requests it
+        once, and again when the server has rejected keys because the type has changed.
+        """
 
     @property
     def strict(self) -> bool:
@@ -299,7 +395,7 @@ class Table(LookupTable[_K, _V]):
     def values(self) -> Rows[_V]: ...  # type: ignore[override]
     def items(self) -> Rows[tuple[_K, _V]]: ...  # type: ignore[override]
     def range(self, start: Key | None = None, end: Key | None = None) -> Rows[tuple[_K, _V]]: ...
-    def prefix(self, prefix: bytes | str) -> Rows[tuple[_K, _V]]: ...
+    def prefix(self, prefix: Key) -> Rows[tuple[_K, _V]]: ...
     def view(self, key: Key) -> memoryview:
         """Return the value of a key as a read-only `memoryview`, or raise `KeyError` if the table does not have the key.
 
@@ -312,10 +408,6 @@ class Table(LookupTable[_K, _V]):
         """Return the current version of the table, for several lookups. It does not change when lookups in this table
         use a newer version.
         """
-
-    @property
-    def key_kind(self) -> Literal["u64", "bytes"]:
-        """The kind of the keys."""
 
     @property
     def digest(self) -> str:
@@ -426,7 +518,7 @@ class Entry:
     """The length of the file in bytes."""
     digest: str
     """The digest of the file: see `Table.digest`."""
-    key_kind: Literal["u64", "bytes"]
+    key_type: str
     schema: list[str]
     """The columns of a typed table, as `name:type` text. Empty for other tables."""
     key_name: str
@@ -510,6 +602,10 @@ class Client(LookupTable[_K, _V]):
     that time, and the next call reconnects. Connecting takes at most `connect_timeout`, and a call `timeout`. Times
     are in seconds, and without a `timeout` (`None`), a call waits forever. `strict` is described at `LookupTable`.
 
+    With `cache`, a client keeps the values of hot keys in memory, at most this number of bytes, and `get`, `get_many`,
+    `get_bytes`, `get_bytes_many`, and `[]` send no requests for them. A call first reads what the server has announced,
+    without waiting: once the announcement of a new table has arrived, no call returns a value of the old one.
+
     On a Unix socket, the server must run as root, as this process's user, or as `server_user` (a name or a number,
     by default the value of the environment variable `ZERO_KV_SERVER_USER`). If no user is named, a server that runs
     as another user is accepted if only that user, root, and this process's user can write to the socket's directory
@@ -531,7 +627,7 @@ class Client(LookupTable[_K, _V]):
     def values(self) -> ClientRows[_V]: ...  # type: ignore[override]
     def items(self) -> ClientRows[tuple[_K, _V]]: ...  # type: ignore[override]
     def range(self, start: Key | None = None, end: Key | None = None) -> ClientRows[tuple[_K, _V]]: ...
-    def prefix(self, prefix: bytes | str) -> ClientRows[tuple[_K, _V]]: ...
+    def prefix(self, prefix: Key) -> ClientRows[tuple[_K, _V]]: ...
     def info(self) -> ServerInfo:
         """Return facts about the server and its table: see `ServerInfo`."""
 
@@ -552,7 +648,7 @@ class ClusterClient(LookupTable[_K, _V]):
     role. In each of `attempts` attempts, a call tries all nodes of a slot until one answers. `timeout` is the
     maximum time in seconds of one request to one node. After this time, a call that all nodes of a slot have failed
     to answer is not attempted again, and after twice this time, a call ends. `None` means no limit. The other
-    options are those of `Client`, for the connections to all nodes.
+    options are those of `Client`, for the connections to all nodes, which share the `cache`.
 
     A client is a mapping, as a `Client` is. Threads can share a client. After a fork, the child process reconnects.
     Ctrl-C ends a call to one node; a call to several nodes ends when all of them have responded, or after `timeout`.
@@ -567,7 +663,7 @@ class ClusterClient(LookupTable[_K, _V]):
     def values(self) -> ClientRows[_V]: ...  # type: ignore[override]
     def items(self) -> ClientRows[tuple[_K, _V]]: ...  # type: ignore[override]
     def range(self, start: Key | None = None, end: Key | None = None) -> ClientRows[tuple[_K, _V]]: ...
-    def prefix(self, prefix: bytes | str) -> ClientRows[tuple[_K, _V]]: ...
+    def prefix(self, prefix: Key) -> ClientRows[tuple[_K, _V]]: ...
     def topology(self) -> Topology:
         """Return the topology that the client follows, as the document that docs/CLUSTER.md describes."""
 
@@ -581,7 +677,7 @@ class Report:
     """The number of rows that were read."""
     duplicates_dropped: int
     """The number of rows that were dropped because another row with the same key was kept."""
-    key_kind: Literal["u64", "bytes"]
+    key_type: str
     file_len_bytes: int
     values_len_bytes: int
     """The total length of the values."""
@@ -596,6 +692,12 @@ class Memory:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
+class Keys:
+    """Keys without null, as a column of `_keys.py`."""
+
+    def __new__(cls, column: tuple[Any, ...]) -> Self: ...
+
+@final
 class ReceivedRows:
     def columns(self, fill: Any, out: Any, format: str) -> Any: ...
     def rows(self) -> list[TypedRow | None]: ...
@@ -603,40 +705,51 @@ class ReceivedRows:
 @final
 class Request:
     @staticmethod
-    def get_many(keys: _Keys) -> Request: ...
+    def get_many(key_type: str, keys: _Keys) -> Request: ...
     @staticmethod
-    def get_with_schema(keys: _Keys) -> list[Request]: ...
+    def get_with_schema(key_type: str, keys: _Keys) -> list[Request]: ...
     @staticmethod
-    def contains_many(keys: _Keys) -> Request: ...
+    def contains_many(key_type: str, keys: _Keys) -> Request: ...
     @staticmethod
-    def floor_many(keys: Any) -> list[Request]: ...
+    def floor_many(key_type: str, keys: Any) -> list[Request]: ...
     @staticmethod
-    def ceiling_many(keys: Any) -> list[Request]: ...
+    def ceiling_many(key_type: str, keys: Any) -> list[Request]: ...
     @staticmethod
-    def first() -> Request: ...
+    def cover_many(key_type: str, keys: Any) -> list[Request]: ...
     @staticmethod
-    def last() -> Request: ...
+    def first(key_type: str) -> Request: ...
     @staticmethod
-    def page(start: Key | None, end: Key | None) -> Request: ...
+    def last(key_type: str) -> Request: ...
     @staticmethod
-    def page_with_prefix(prefix: bytes | str) -> Request: ...
+    def page(key_type: str, start: Key | None, end: Key | None) -> Request: ...
     @staticmethod
-    def count(start: Key | None, end: Key | None) -> Request: ...
+    def page_with_prefix(key_type: str, prefix: Key) -> Request: ...
     @staticmethod
-    def count_prefix(prefix: bytes | str) -> Request: ...
+    def count(key_type: str, start: Key | None, end: Key | None) -> Request: ...
+    @staticmethod
+    def count_prefix(key_type: str, prefix: Key) -> Request: ...
     @staticmethod
     def schema() -> Request: ...
     @staticmethod
-    def columns(schema: Schema, names: Iterable[str] | None, keys: Any) -> Request: ...
+    def columns(key_type: str, schema: Schema, names: Iterable[str] | None, keys: Any) -> Request: ...
     def key_kind(self) -> Literal["u64", "bytes"] | None: ...
+    @staticmethod
+    def key_type() -> Request: ...
     @staticmethod
     def info() -> Request: ...
     @staticmethod
     def ping() -> Request: ...
 
 @final
+class ValueCache:
+    def __new__(cls, cache: int) -> Self: ...
+    @property
+    def held_bytes(self) -> int: ...
+
+@final
 class Pipeline:
-    def __new__(cls, address: str) -> Self: ...
+    def __new__(cls, address: str, cache: ValueCache | None = None) -> Self: ...
+    def cached(self, request: Request) -> Any: ...
     def add(self, request: Request, future: Future[Any]) -> None: ...
     def take_unsent(self) -> bytes: ...
     def received(self, bytes: bytes) -> None: ...
@@ -647,6 +760,7 @@ def bake_rows(
     rows: Iterator[Any],
     path: str,
     keys: str,
+    layout: str,
     duplicates: str,
     base: str | None,
     memory_bytes: int | None,
@@ -658,13 +772,25 @@ def bake_rows(
 def fill_fixed(table: LookupTable[Any, Any], keys: Any, len_bytes: int) -> tuple[Memory, Memory]: ...
 def fill_neighbors_fixed(
     table: LookupTable[Any, Any], keys: Any, len_bytes: int, is_floor: bool
-) -> tuple[Memory, Memory, Memory]: ...
+) -> tuple[str, Memory, Memory, Memory]: ...
 def fill_neighbors_arrow(
-    table: LookupTable[Any, Any], numbers: Any, offsets: Any, data: Any, is_floor: bool
-) -> tuple[Memory | None, _ArrowParts | None, _ArrowParts]: ...
-def fill_arrow(
-    table: LookupTable[Any, Any], numbers: Any, offsets: Any, data: Any, valid: Any
-) -> _ArrowParts: ...
+    table: LookupTable[Any, Any], keys: Any, is_floor: bool
+) -> tuple[str, Memory | None, _ArrowParts | None, _ArrowParts]: ...
+def fill_ranges_fixed(
+    table: LookupTable[Any, Any], keys: Any, len_bytes: int
+) -> tuple[str, Memory, Memory, Memory, Memory]: ...
+def fill_ranges_arrow(
+    table: LookupTable[Any, Any], keys: Any
+) -> tuple[str, tuple[Memory | None, _ArrowParts | None], tuple[Memory | None, _ArrowParts | None], _ArrowParts]: ...
+def find_neighbor_columns(
+    table: LookupTable[Any, Any], keys: Any, selection: dict[str, Any]
+) -> tuple[str, Memory | None, list[Any] | None, Memory, ReceivedRows]: ...
+def received_neighbor_columns(
+    key_type: str, schema: Schema, keys: Any, rows: list[tuple[Any, Any] | None], selection: dict[str, Any]
+) -> tuple[str, Memory | None, list[Any] | None, Memory, ReceivedRows]: ...
+def received_rows(schema: Schema, rows: list[bytes | None], names: Iterable[str] | None) -> ReceivedRows: ...
+def check_result(fill: Any, out: Any, format: str) -> None: ...
+def fill_arrow(table: LookupTable[Any, Any], keys: Any, valid: list[bool] | None) -> _ArrowParts: ...
 def forked() -> None: ...
 def stop_following() -> None: ...
 def publish_files(
@@ -682,6 +808,8 @@ def default_address() -> str: ...
 def default_options() -> dict[str, Any]: ...
 def index_of(key: Any) -> int | bytes: ...
 def key_kinds(keys: Iterable[Any]) -> list[Literal["u64", "bytes"] | None]: ...
+def possible_keys(keys: Any, key_type: str) -> tuple[list[Any], list[bool] | None]: ...
+def write_keys(key_type: str, keys: list[Any]) -> list[bytes | None]: ...
 def wrong_kind(held: str, asked: str) -> str: ...
 def check_server_user(path: str, uid: int, server_user: str | int | None) -> None: ...
 def upload_shard(
@@ -704,11 +832,11 @@ def commit_entries(
     parent: int | None,
     allow: list[str],
 ) -> Generation: ...
-def fill_slots(objects: Any, numbers: Any, offsets: Any, data: Any) -> Memory: ...
+def fill_slots(objects: Any, column: Any, key_type: str) -> Memory: ...
 def divide_slots(count: int) -> list[tuple[int, int]]: ...
 def divide_slots_by_length(lens: list[bytes], len_max_bytes: int) -> list[tuple[int, int]]: ...
 def measure_slots(
-    batches: Iterator[Any], has_numbers: bool, columns: list[tuple[str, str]] | None
+    batches: Iterator[Any], keys: str, has_numbers: bool, columns: list[tuple[str, str]] | None
 ) -> Memory: ...
 def newest_generation(url: str) -> int: ...
 def read_generation(url: str, number: int | None) -> tuple[int, list[Entry]]: ...

@@ -34,6 +34,7 @@ class _SecureOptions(_CommonOptions, total=False):
     certificate_file: str | os.PathLike[str] | None
     key_file: str | os.PathLike[str] | None
     server_name: str | None
+    cache: int
 
 
 class ClientOptions(_SecureOptions, total=False):

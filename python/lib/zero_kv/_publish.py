@@ -17,7 +17,7 @@ def publish(
     canary: str | os.PathLike[str] | None = None,
     note: str | None = None,
     parent: int | None = None,
-    allow: Iterable[str] = (),
+    allow: str | Iterable[str] = (),
     progress: Callable[[Progress], object] | None = None,
 ) -> Generation:
     """Publish a baked file as the next generation of the table at the URL `to`.
@@ -30,9 +30,9 @@ def publish(
     looked up before the upload, and by readers before they use the generation. `note` is a text for people. With
     `parent`, the generation `parent` must be the newest one.
 
-    A generation that differs from the preceding one as the result of a failed export does is rejected, unless `allow` has
-    the name of the change: `"empty"` (no rows), `"shrink"` (at most half of the rows), `"key-kind"` (the other kind of
-    keys), or `"schema"` (other columns).
+    A generation that differs from the preceding one as the result of a failed export does is rejected, unless `allow` is
+    the name of the change, or has it: `"empty"` (no rows), `"shrink"` (at most half of the rows), `"key-type"` (keys of
+    another type), or `"schema"` (other columns).
 
     `progress` is called with a `Progress` at most ten times per second, and at the start and the end of each phase. An
     exception in `progress`, or Ctrl-C, cancels the publication and is raised. A later call with the same file continues
@@ -44,7 +44,12 @@ def publish(
     """
     pairs = [(files, range(_SLOT_COUNT))] if isinstance(files, (str, os.PathLike)) else files
     named = [(os.fspath(path), *slot_bounds(slots)) for path, slots in pairs]
-    return publish_files(named, to, canary, note or "", parent, list(allow), progress)
+    return publish_files(named, to, canary, note or "", parent, allowed_changes(allow), progress)
+
+
+def allowed_changes(allow: str | Iterable[str]) -> list[str]:
+    """Return the names of the changes: one, or several."""
+    return [allow] if isinstance(allow, str) else list(allow)
 
 
 def slot_bounds(slots: range) -> tuple[int, int]:

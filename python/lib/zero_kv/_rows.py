@@ -10,12 +10,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zero_kv._typed_rows import Batches, arrow_of, cells_of, type_of, typed_rows
+from zero_kv._arrays import is_masked
+from zero_kv._typed_rows import (
+    Batches,
+    Key,
+    cells_of,
+    key_cells,
+    known_columns,
+    names_of,
+    needed_arrow_of,
+    parts_of,
+    type_of,
+    typed_rows,
+    types_of_keys,
+    with_index,
+)
 
-_BATCH_ROWS = 8192
 _VALUE = "value"
 """The name of the column of rows without column names."""
 _UNTYPED = ("text", "bytes")
+_OBJECT_KEYS = {"IPv4Address": "ip", "IPv6Address": "ip", "UUID": "uuid"}
+"""The key types of objects, by the names of their classes."""
 _NUMPY_KINDS = {
     "bool": "bool",
     "int8": "i8",
@@ -40,20 +55,25 @@ class Rows:
     columns: list[tuple[str, str]] | None = None
     """The names and types of the columns of a typed table."""
     key_name: str | None = None
-    """The name of the key's column."""
+    """The name of the key's column, or the names of the columns of its parts, with commas between them."""
+    key_type: str = "auto"
+    """The type of the keys. A part is `auto` if the first row decides about it."""
 
 
 def rows_of(
     rows: Any,
-    key: str | None,
+    key: str | Sequence[str] | None,
     value: str | Sequence[str] | None,
     typed: bool,
     types: Mapping[str, str] | None,
     base_schema: Callable[[], Mapping[str, str] | None] | None,
 ) -> Rows:
     """Return the rows of an object that `bake` accepts."""
+    if key is not None and not isinstance(key, str):
+        key = list(key)
+        key = key[0] if len(key) == 1 else key
     if isinstance(rows, (str, bytes, os.PathLike)):
-        raise TypeError("rows are a path, where rows were expected: bake text files with the command baker")
+        rows = _file_rows(os.fsdecode(rows))
     wanted = [value] if isinstance(value, str) and (typed or types is not None) else value
     if (arrays := _arrays(rows)) is not None:
         if key is not None or value is not None:
@@ -64,9 +84,30 @@ def rows_of(
         if first is None:
             rows = []
         elif not isinstance(first, (tuple, list)) and _is_batch(first):
-            rows = Batches(first, rows)
+            rows = Batches(first, rows, key)
+            key = rows.key if rows.key != value else key
         else:
             rows = itertools.chain([first], rows)
+    rows, index = with_index(rows, key)
+    key = index if index != value else key
+    rows, object_types = _with_text_keys(rows, key)
+    found = _rows_of_columns(rows, key, value, wanted, typed, types, base_schema)
+    if object_types:
+        of_columns = found.key_type.split(",") if "," in found.key_type else [found.key_type] * len(object_types)
+        parts = zip(object_types, of_columns, strict=True)
+        found.key_type = ",".join(kind if kind != "auto" else other for kind, other in parts)
+    return found
+
+
+def _rows_of_columns(
+    rows: Any,
+    key: Key | None,
+    value: str | Sequence[str] | None,
+    wanted: Any,
+    typed: bool,
+    types: Mapping[str, str] | None,
+    base_schema: Callable[[], Mapping[str, str] | None] | None,
+) -> Rows:
     names = _column_names(rows)
     if names is None:
         if key is not None and types is None or value is not None:
@@ -78,20 +119,53 @@ def rows_of(
     if wanted is None and not typed and types is None:
         key, wanted = _choose_columns(names, key)
     if typed or types is not None or not isinstance(wanted, str):
-        for name in (*([] if key is None else [key]), *(wanted or ())):
+        for name in (*([] if key is None else names_of(key)), *(wanted or ())):
             if names.count(name) != 1:
                 raise ValueError(f"the column {name!r} was requested, where the columns are {names}")
-        return Rows(*typed_rows(rows, key, types, wanted))
+        return Rows(*typed_rows(rows, key, types, wanted, None if base_schema is None else base_schema()))
     if key is None:
         left = [name for name in names if name != wanted]
         if names.count(wanted) != 1 or len(left) != 1:
             key, wanted = _choose_columns(names, None, wanted)
         else:
             key = left[0]
-    for what, name in (("key", key), ("value", wanted)):
+    for what, name in (*(("key", name) for name in names_of(key)), ("value", wanted)):
         if names.count(name) != 1:
             raise ValueError(f"{what} is {name!r}, where one of the columns was expected: {names}")
     return _column_rows(rows, key, wanted)
+
+
+def _with_text_keys(rows: Any, key: Key | None) -> tuple[Any, list[str]]:
+    """Return a pandas DataFrame whose addresses and UUIDs, which Arrow has no type for, are text in the columns of the key,
+    and the types of the parts of the key. They are empty if there are no such columns.
+    """
+    if type(rows).__module__.partition(".")[0] != "pandas" or not hasattr(rows, "columns"):
+        return rows, []
+    names = [rows.columns[0]] if key is None and len(rows.columns) else names_of(key or [])
+    types = []
+    for name in names:
+        column = rows[name] if list(rows.columns).count(name) == 1 else None
+        cells = column if column is not None and column.dtype == object else ()
+        first = next((cell for cell in cells if cell is not None), None)
+        kind = _OBJECT_KEYS.get(type(first).__name__, "auto")
+        types.append(kind)
+        if kind != "auto":
+            rows = rows.assign(**{name: [None if cell is None else str(cell) for cell in rows[name]]})
+    return rows, types if any(kind != "auto" for kind in types) else []
+
+
+def _file_rows(path: str) -> Any:
+    """Return the rows of a Parquet file."""
+    if path.endswith(".parquet"):
+        import pyarrow.dataset  # type: ignore[import-untyped, unused-ignore]
+
+        return pyarrow.dataset.dataset(path)
+    readers = {".csv": "scan_csv", ".ndjson": "scan_ndjson", ".jsonl": "scan_ndjson", ".json": "read_json"}
+    reader = readers.get(os.path.splitext(path)[1], "scan_csv")
+    raise TypeError(
+        f"rows are the path {path!r}, where rows or the path of a Parquet file, with the ending .parquet, were expected: "
+        f"read the file, as in polars.{reader}({path!r}), or bake it with the command `baker --typed`"
+    )
 
 
 def _is_batch(item: Any) -> bool:
@@ -114,6 +188,14 @@ def _arrays(rows: Any) -> tuple[Any, Any] | None:
 def _array_rows(keys: Any, values: Any, typed: bool, types: Mapping[str, str] | None) -> Rows:
     import numpy
 
+    for what, array in (("keys", keys), ("values", values)):
+        count = int(numpy.ma.getmaskarray(array).sum()) if is_masked(array) else 0
+        if count and (what == "keys" or array.ndim == 2):
+            raise ValueError(
+                f"the {what} have {count} masked elements, where each element needs a value: leave their rows out, or "
+                "fill them, as in array.filled(0)"
+            )
+    masked = numpy.ma.getmaskarray(values) if is_masked(values) else None
     values = numpy.asarray(values)
     if values.ndim not in (1, 2):
         raise ValueError(
@@ -132,37 +214,58 @@ def _array_rows(keys: Any, values: Any, typed: bool, types: Mapping[str, str] | 
             'values.astype("float32")'
         )
     values = values.astype(values.dtype.newbyteorder("="), copy=False)
-    key_list = keys.tolist() if hasattr(keys, "tolist") else list(keys)
+    key_list, key_type = _key_list(keys)
     is_packed = values.ndim == 2 and not typed and types is None
     if types is not None and len(types) != 1:
         raise ValueError(f"types are {dict(types)}, where one type for the column of the matrix was expected")
     if is_packed:
-        return Rows(zip(key_list, values, strict=True))
+        return Rows(zip(key_list, values, strict=True), key_type=key_type)
     column = f"list({kind},{values.shape[1]})" if values.ndim == 2 else kind
     cells = values if values.ndim == 2 else values.tolist()
+    if masked is not None and masked.any():
+        # Masked values are null.
+        cells, column = numpy.ma.masked_array(values, masked).tolist(), f"{column}?"
     columns = list(types.items()) if types else [(_VALUE, column)]
-    return Rows(zip(key_list, ((cell,) for cell in cells), strict=True), columns)
+    return Rows(zip(key_list, ((cell,) for cell in cells), strict=True), columns, key_type=key_type)
+
+
+def _key_list(keys: Any) -> tuple[list[Any], str]:
+    """Return the keys of an array as objects, and their type."""
+    kind = getattr(getattr(keys, "dtype", None), "kind", "O")
+    if kind == "i" and len(keys) and keys.min() < 0:
+        return keys.tolist(), "i64"
+    if kind == "M" and type(keys).__module__.partition(".")[0] == "numpy":
+        # Scalars of NumPy keep their unit, where `tolist` returns numbers for nanoseconds.
+        return list(keys), "date" if keys.dtype.str.endswith("[D]") else "timestamp"
+    return keys.tolist() if hasattr(keys, "tolist") else list(keys), "auto"
 
 
 def _pair_rows(
     rows: Any,
-    key: str | None,
+    key: Key | None,
     typed: bool,
     types: Mapping[str, str] | None,
     base_schema: Callable[[], Mapping[str, str] | None] | None,
 ) -> Rows:
     if types is None and typed and base_schema is not None:
         types = dict(base_schema() or {})
-    pairs: Iterator[Any] = iter(rows.items() if hasattr(rows, "items") else rows)
-    first = next(pairs, None)
-    pairs = iter(()) if first is None else itertools.chain([first], pairs)
-    cell = first[1] if isinstance(first, (tuple, list)) and len(first) == 2 else None
+    pairs: Iterator[Any]
+    is_null = False
+    if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "isna"):
+        missing = _missing_of_series(rows)
+        pairs, is_null = _series_pairs(rows, missing), bool(missing.any())
+        cell = next((cell for _, cell in _series_pairs(rows, missing) if cell is not None), None)
+    else:
+        pairs = iter(rows.items() if hasattr(rows, "items") else rows)
+        first = next(pairs, None)
+        pairs = iter(()) if first is None else itertools.chain([first], pairs)
+        cell = first[1] if isinstance(first, (tuple, list)) and len(first) == 2 else None
     if types is None and not typed and cell is not None:
         old = None if base_schema is None else base_schema()
         if old is not None:
             types = dict(old)
         elif (kind := _kind_of(cell)) is not None:
-            return Rows((_as_row(pair, False) for pair in pairs), [(_VALUE, kind)])
+            return Rows((_as_row(pair, False) for pair in pairs), [(_VALUE, f"{kind}?" if is_null else kind)])
         elif isinstance(cell, Mapping):
             raise ValueError(_needs_types(cell))
     if types is not None and len(types) == 1:
@@ -173,6 +276,24 @@ def _pair_rows(
     if typed and types is None and isinstance(cell, Mapping):
         raise ValueError(_needs_types(cell))
     return Rows(*typed_rows(pairs, key, types))
+
+
+def _missing_of_series(series: Any) -> Any:
+    """Return an array of Booleans that are true for the rows of a pandas Series without a value. NaN in a Series of floats
+    is a value.
+    """
+    import numpy
+
+    has_nan = isinstance(series.dtype, numpy.dtype) and series.dtype.kind == "f"
+    return numpy.zeros(len(series), numpy.bool_) if has_nan else series.isna().to_numpy()
+
+
+def _series_pairs(series: Any, missing: Any) -> Iterator[tuple[Any, Any]]:
+    """Return the keys and the cells of a pandas Series as objects of Python, with `None` for missing cells."""
+    import numpy
+
+    for (key, cell), is_missing in zip(series.items(), missing, strict=True):
+        yield key, None if is_missing else cell.item() if isinstance(cell, numpy.generic) else cell
 
 
 def _as_row(pair: Any, is_list: bool) -> Any:
@@ -233,38 +354,40 @@ def _column_names(rows: Any) -> list[Any] | None:
     return None
 
 
-def _choose_columns(columns: list[Any], key: str | None, value: str | None = None) -> tuple[Any, Any]:
+def _choose_columns(columns: list[Any], key: Key | None, value: str | None = None) -> tuple[Any, Any]:
     """Return the columns of the key and of the value if there is one choice."""
-    for what, name in (("key", key), ("value", value)):
+    listed = [] if key is None else names_of(key)
+    for what, name in (*(("key", name) for name in listed), ("value", value)):
         if name is not None and columns.count(name) != 1:
             raise ValueError(f"{what} is {name!r}, where one of the columns was expected: {columns}")
-    left = [column for column in columns if column not in (key, value)]
-    if len(columns) != 2 or len(left) != (2 if key is None and value is None else 1):
+    left = [column for column in columns if column not in (*listed, value)]
+    if len(columns) != max(len(listed), 1) + 1 or len(left) != (2 if key is None and value is None else 1):
         raise ValueError(
             f"the columns are {columns}: choose with key and value; value can be a list of names, and typed=True bakes all "
-            "columns; reset_index() makes a column of a pandas index"
+            "columns"
         )
     if key is None:
         key = left.pop(0)
     return key, left.pop() if value is None else value
 
 
-def _column_rows(rows: Any, key: str, value: str) -> Rows:
-    """Return the rows of two columns."""
+def _column_rows(rows: Any, key: Key, value: str) -> Rows:
+    """Return the rows of the columns of the key and of the value."""
     package = type(rows).__module__.partition(".")[0]
-    if package == "pandas" and rows[value].dtype == object:
+    names = names_of(key)
+    if package == "pandas" and isinstance(key, str) and rows[value].dtype == object:
         cell = next((cell for cell in rows[value] if cell is not None), None)
         if cell is None or isinstance(cell, (bytes, str, memoryview, bytearray)) or hasattr(cell, "__array__"):
-            return Rows(zip(rows[key], rows[value], strict=True))
+            is_negative = rows[key].dtype.kind == "i" and bool((rows[key] < 0).any())
+            return Rows(zip(rows[key], rows[value], strict=True), key_type="i64" if is_negative else "auto")
     if package == "polars" and not hasattr(rows, "collect_batches"):
-        rows = rows.select(key, value)
-    found = arrow_of(rows[[key, value]] if package == "pandas" else rows, [key, value])
-    assert found is not None
-    schema, batches = found
+        rows = rows.select(*names, value)
+    schema, batches = needed_arrow_of(rows[[*names, value]] if package == "pandas" else rows, [*names, value])
     field = schema.field(value)
     kind = type_of(field)
     if kind.removesuffix("?") in _UNTYPED or kind.startswith("list("):
-        return Rows(_pairs(batches, key, value, kind.removesuffix("?")))
+        key_type = types_of_keys(schema, key, known_columns(rows, batches))
+        return Rows(_pairs(batches, key, value, kind.removesuffix("?")), key_type=key_type)
     return Rows(*typed_rows(_Columns(schema, batches), key, None, [value]))
 
 
@@ -278,8 +401,7 @@ class _Columns(Batches):
         return self.found
 
 
-def _pairs(batches: Iterable[Any], key: str, value: str, kind: str) -> Iterator[tuple[Any, Any]]:
-    for batch in batches:
-        for start in range(0, batch.num_rows, _BATCH_ROWS):
-            part = batch.slice(start, _BATCH_ROWS)
-            yield from zip(part.column(key).to_pylist(), cells_of(part.column(value), kind), strict=True)
+def _pairs(batches: Iterable[Any], key: Key, value: str, kind: str) -> Iterator[tuple[Any, Any]]:
+    for part, before in parts_of(batches):
+        cells = cells_of(part.column(value), kind, value, before)
+        yield from zip(key_cells(part, key), cells, strict=True)

@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import IO, Any, Self, Unpack, cast
 
 from zero_kv._aio import AsyncClient
 from zero_kv._native import Client, Direct
@@ -180,9 +180,8 @@ def find_program(program: str | os.PathLike[str] | None) -> pathlib.Path:
 
 def _read_log(process: subprocess.Popen[str], lines: collections.deque[str], is_ready: threading.Event) -> None:
     """Keep the last lines of the log, and write warnings and errors to standard error."""
-    assert process.stderr is not None
-    with process.stderr:
-        for line in process.stderr:
+    with cast(IO[str], process.stderr) as log:
+        for line in log:
             lines.append(line)
             if "ready on" in line:
                 is_ready.set()
@@ -200,8 +199,7 @@ def _stop(
     # First, because the number of a process that has ended can belong to another process later.
     watcher.kill()
     watcher.wait()
-    assert watcher.stdin is not None
-    watcher.stdin.close()
+    cast(IO[bytes], watcher.stdin).close()
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:

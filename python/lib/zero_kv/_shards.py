@@ -6,11 +6,22 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from zero_kv._arrays import key_buffers, whole_array, with_nulls
+from zero_kv._arrays import (
+    check_is_column,
+    is_plain,
+    is_uuid,
+    plain,
+    plain_type,
+    present_keys,
+    spread_array,
+    whole_array,
+    with_nulls,
+)
 from zero_kv._arrow_parts import ArrayParts, array_parts
+from zero_kv._keys import key_column
 from zero_kv._native import Entry, Generation, Progress, commit_entries, fill_slots, upload_shard
-from zero_kv._publish import slot_bounds
-from zero_kv._typed_rows import arrow_of, checked_batches, type_of
+from zero_kv._publish import allowed_changes, slot_bounds
+from zero_kv._typed_rows import Key, arrow_of, checked_batches, index_of, names_of, type_of, with_index
 
 _BATCH_ROWS = 16384
 _Parts = tuple[int, ArrayParts, list[ArrayParts]]
@@ -19,42 +30,64 @@ _Parts = tuple[int, ArrayParts, list[ArrayParts]]
 def slots(keys: Any, *, kind: str = "auto") -> Any:
     """Return the slot of each key, as in Redis Cluster: 0 to 16383.
 
-    `keys` is an array of pyarrow, Polars, pandas, or NumPy, or another iterable of `int`, `bytes`, or `str`. The result
-    is an Arrow array of `uint16` for keys of pyarrow and Polars, in which null keys have null slots, a NumPy array for
-    keys of pandas and NumPy, and otherwise a list.
+    `keys` is an array of pyarrow, Polars, pandas, or NumPy, or another iterable of keys. The result is an Arrow array of `uint16` for keys of pyarrow and Polars, in which null keys have null slots, a NumPy array for
+    keys of pandas and NumPy, in which masked keys have masked slots, and otherwise a list.
 
     A number has the slot of its decimal text. With `kind="u64"`, text is a decimal number, so that "007" has the slot
     of 7. With `kind="bytes"`, and by default, text has the slot of its bytes, or of the bytes between the first `{` and
-    the next `}`.
+    the next `}`. With another key type, such as `kind="ip"`, keys are those of a table with this type, and have the slot of
+    their written form.
 
     >>> slots([42, 128512])
     [8000, 1419]
     """
-    check_kind(kind, ("auto", "u64", "bytes"))
+    if kind not in ("auto", "u64", "bytes"):
+        return _typed_slots(keys, kind)
     package = type(keys).__module__.partition(".")[0]
     if package in ("pyarrow", "polars"):
         return arrow_slots(whole_array(keys), kind)
     if package == "pandas":
+        check_is_column(keys)
         import pyarrow  # type: ignore[import-untyped, unused-ignore]
 
         return arrow_slots(pyarrow.Array.from_pandas(keys), kind).to_numpy(zero_copy_only=False)
+    keys, valid = present_keys(keys)
     if kind == "u64":
         keys = [int(key) for key in keys]
-    found = memoryview(fill_slots(keys, None, None, None)).cast("B").cast("H")
+    found = memoryview(fill_slots(keys, None, "bytes")).cast("B").cast("H")
     if package == "numpy":
         import numpy
 
-        return numpy.asarray(found)
+        array = spread_array(numpy.asarray(found), valid)
+        return array if valid is None else numpy.ma.masked_array(array, ~valid)
     return found.tolist()
+
+
+def _typed_slots(keys: Any, key_type: str) -> Any:
+    """Return the slots of keys that are neither numbers nor bytes."""
+    import numpy
+
+    column, valid = key_column(keys, False)
+    found = numpy.asarray(memoryview(fill_slots(None, column, key_type)).cast("B").cast("H"))
+    package = type(keys).__module__.partition(".")[0]
+    if package in ("pyarrow", "polars"):
+        import pyarrow
+
+        slots = pyarrow.array(found, pyarrow.uint16())
+        return slots if valid is None else with_nulls(pyarrow.array([True if kept else None for kept in valid]), slots)
+    if valid is not None:
+        raise ValueError(f"{valid.count(False)} keys are null, where each key needs a value")
+    return found if package in ("numpy", "pandas") else found.tolist()
 
 
 def arrow_slots(keys: Any, kind: str) -> Any:
     """Return the slots of a pyarrow array of keys."""
     import pyarrow
 
-    keys = _keys_of_kind(keys, kind_of_keys(keys.type, kind))
+    kind = kind_of_keys(keys.type, kind)
+    keys = _keys_of_kind(keys, kind)
     present = keys.drop_null()
-    found = pyarrow.py_buffer(memoryview(fill_slots(None, *key_buffers(present))))
+    found = pyarrow.py_buffer(memoryview(fill_slots(None, key_column(present, True)[0], kind)))
     return with_nulls(keys, pyarrow.Array.from_buffers(pyarrow.uint16(), len(present), [None, found]))
 
 
@@ -63,7 +96,7 @@ def write_shard(
     slots: range,
     url: str,
     *,
-    key: str | None = None,
+    key: str | Sequence[str] | None = None,
     value: str | None = None,
     columns: Sequence[str] | None = None,
     types: Mapping[str, str] | None = None,
@@ -82,14 +115,16 @@ def write_shard(
 
     `batches` is an iterable of pyarrow record batches, which is read once, batch by batch, or a pyarrow table or reader,
     or a DataFrame of pandas or Polars. `slots` is a `range`, such as `range(0, 8192)`: a row with another slot raises
-    `PublishFailed`. `key` names the column with the keys, by default the first.
+    `PublishFailed`. `key` names the column with the keys, by default the first, or is a list with the columns of the
+    parts of the key.
 
     With `value`, the values are the bytes or the text of this column. Otherwise the table is typed: it has the columns
     `columns`, by default all of them, with the types that they have in Arrow, unless `types` has others: see `bake`.
 
-    `keys` is `"u64"` or `"bytes"`, or `"auto"`, which is `"u64"` for a column of integers, and `"bytes"` for text and
-    bytes. All shards of a table need the same kind and the same columns. If an iterable has no batches, which have these
-    types, then `keys`, and `types` with all columns unless `value` is given, are required.
+    `keys` is a key type, such as `"u64"` or `"ip"`, or `"auto"`, which is `"u64"` for a column of integers, `"bytes"` for
+    text and bytes, and otherwise the type of the column; with several columns, it has a type for each, such as
+    `"bytes,date"`. All shards of a table need the same kind and the same columns. If an iterable has no batches, which
+    have these types, then `keys`, and `types` with all columns unless `value` is given, are required.
 
     Rows that do not fit in `memory_bytes`, by default half of the machine's memory, are sorted in `temp_dir`, by default
     the folder for temporary files. The baked file is there, too, until it is uploaded. Engines run several tasks on a
@@ -98,34 +133,34 @@ def write_shard(
 
     Raises `BakeFailed` if the rows cannot be baked, and otherwise the exceptions of `publish`.
     """
-    check_kind(keys, ("auto", "u64", "bytes"))
     if value is not None and (columns is not None or types is not None):
         raise ValueError(f"value is {value!r}, where columns or types are given, too: pass value, or columns and types")
     bounds = slot_bounds(slots)
+    batches, wanted = with_index(batches, checked_key(key))
     schema, items = _batches_of(batches)
     if schema is None:
         if keys == "auto" or (value is None and not types):
             what = "keys, and value or types with all columns"
             raise ValueError(f"batches are empty, so that the table has no types: pass {what}")
     else:
-        key = schema.names[0] if key is None else key
-    declared = None if value is not None else typed_columns(schema, key, columns, types)
-    kind = keys if schema is None else kind_of_keys(field_of(schema, key or "", "key").type, keys)
-    parts, has_numbers, _ = buffers_of(items, schema, key or "", kind, value, dict(declared or ()))
-    typed = None if declared is None else (declared, key, False)
+        wanted = wanted or index_of(schema) or schema.names[0]
+    declared = None if value is not None else typed_columns(schema, wanted, columns, types)
+    kind = keys if schema is None else kind_of_columns(schema, wanted or "", keys)
+    parts, has_numbers, _ = buffers_of(items, schema, wanted or "", kind, value, dict(declared or ()))
+    typed = None if declared is None else (declared, None if wanted is None else ",".join(names_of(wanted)), False)
     limits = (duplicates, memory_bytes, threads)
     return upload_shard(parts, bounds, url, kind, has_numbers, typed, limits, temp_dir, progress)
 
 
 def buffers_of(
-    batches: Iterable[Any], schema: Any, key: str, kind: str, value: str | None, types: Mapping[str, str] | None
+    batches: Iterable[Any], schema: Any, key: Key, kind: str, value: str | None, types: Mapping[str, str] | None
 ) -> tuple[Iterator[_Parts], bool, list[tuple[str, str]] | None]:
     """Return the buffers of batches, whether the keys are an array of numbers, and the columns of a typed table."""
     if schema is None:
         return iter(()), False, None if value is not None else list((types or {}).items())
     if value is not None:
         field_of(schema, value, "value")
-    has_numbers = kind == "u64" and _is_integer(field_of(schema, key, "key").type)
+    has_numbers = kind == "u64" and isinstance(key, str) and _is_integer(field_of(schema, key, "key").type)
     columns = [(value, "bytes")] if value is not None else list((types or {}).items())
     return _parts(batches, key, kind, columns, value is not None), has_numbers, None if value is not None else columns
 
@@ -138,7 +173,7 @@ def commit(
     note: str | None = None,
     parent: int | None = None,
     canary: str | os.PathLike[str] | None = None,
-    allow: Iterable[str] = (),
+    allow: str | Iterable[str] = (),
 ) -> Generation:
     """Publish the shards that `write_shard` has uploaded as the next generation of the table at `url`.
 
@@ -161,7 +196,7 @@ def commit(
         canary,
         note or "",
         parent,
-        list(allow),
+        allowed_changes(allow),
     )
 
 
@@ -173,11 +208,6 @@ def _entry(entry: Entry | str | Mapping[str, Any]) -> Entry:
     if isinstance(entry, Mapping):
         return Entry.from_dict(dict(entry))
     raise TypeError(f"an entry is of type {type(entry).__name__}, where the result of write_shard was expected")
-
-
-def check_kind(kind: str, expected: tuple[str, ...]) -> None:
-    if kind not in expected:
-        raise ValueError(f"the kind of keys is {kind!r}, where one of {', '.join(map(repr, expected))} was expected")
 
 
 def _batches_of(batches: Any) -> tuple[Any, Iterable[Any]]:
@@ -201,6 +231,16 @@ def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
     yield from rest
 
 
+def checked_key(key: str | Sequence[str] | None) -> Key | None:
+    """Return the name of the column of keys, or the names of the columns of several parts."""
+    if key is None or isinstance(key, str):
+        return key
+    names = list(key)
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ValueError(f"key is {key!r}, where the name of a column or a list of different names was expected")
+    return names[0] if len(names) == 1 else names
+
+
 def field_of(schema: Any, name: str, argument: str) -> Any:
     if schema.names.count(name) != 1:
         raise ValueError(f"{argument} is {name!r}, where one of the columns was expected: {schema.names}")
@@ -208,12 +248,13 @@ def field_of(schema: Any, name: str, argument: str) -> Any:
 
 
 def typed_columns(
-    schema: Any, key: str | None, columns: Sequence[str] | None, types: Mapping[str, str] | None
+    schema: Any, key: Key | None, columns: Sequence[str] | None, types: Mapping[str, str] | None
 ) -> list[tuple[str, str]]:
     """Return the names and types of the columns of a typed table."""
     types = types or {}
     if columns is None:
-        columns = [name for name in (types if schema is None else schema.names) if name != key]
+        names = [] if key is None else names_of(key)
+        columns = [name for name in (types if schema is None else schema.names) if name not in names]
     unknown = [name for name in types if name not in columns]
     if unknown:
         raise ValueError(f"types has {unknown[0]!r}, where one of the columns was expected: {list(columns)}")
@@ -229,7 +270,36 @@ def typed_columns(
 def _is_integer(kind: Any) -> bool:
     from pyarrow import types  # type: ignore[import-untyped, unused-ignore]
 
-    return bool(types.is_integer(kind.value_type if types.is_dictionary(kind) else kind))
+    return bool(types.is_integer(plain_type(kind)))
+
+
+def kind_of_columns(schema: Any, key: Key, wanted: str) -> str:
+    """Return the type of the keys in columns of an Arrow schema."""
+    fields = [field_of(schema, name, "key") for name in names_of(key)]
+    if wanted == "auto" or isinstance(key, str):
+        return ",".join(kind_of_keys(field.type, wanted) for field in fields)
+    if len(wanted.split(",")) != len(fields):
+        raise ValueError(f"keys is {wanted!r}, where a type for each column of the key was expected: {key}")
+    return wanted
+
+
+def keys_of_columns(columns: Sequence[Any], kind: str) -> Any:
+    """Return the keys in an Arrow array, or the written form of keys whose parts are in several arrays."""
+    import pyarrow
+    import pyarrow.compute  # type: ignore[import-untyped, unused-ignore]
+    from pyarrow import types
+
+    if len(columns) == 1:
+        return columns[0]
+    parts = []
+    for column, part in zip(columns, kind.split(","), strict=True):
+        text = _keys_of_kind(column, part)
+        text = text.cast(pyarrow.large_string()) if types.is_integer(text.type) else text
+        text = text.cast(pyarrow.large_binary())
+        for character in (b"\\", b","):
+            text = pyarrow.compute.replace_substring(text, character, b"\\" + character)
+        parts.append(text)
+    return pyarrow.compute.binary_join_element_wise(*parts, pyarrow.scalar(b",", pyarrow.large_binary()))
 
 
 def kind_of_keys(kind: Any, wanted: str) -> str:
@@ -238,13 +308,19 @@ def kind_of_keys(kind: Any, wanted: str) -> str:
 
     if wanted != "auto":
         return wanted
-    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if is_uuid(kind):
+        return "uuid"
+    kind = plain_type(kind)
     if types.is_integer(kind):
         return "u64"
-    text = (types.is_string, types.is_large_string, types.is_string_view)
+    if types.is_date(kind):
+        return "date"
+    if types.is_timestamp(kind):
+        return "timestamp"
+    text = (types.is_string, types.is_large_string)
     if any(matches(kind) for matches in (*text, types.is_binary, types.is_large_binary, types.is_fixed_size_binary)):
         return "bytes"
-    raise TypeError(f"the column of keys has the Arrow type {kind}, where integers, text, or bytes were expected: cast it")
+    raise TypeError(f"the column of keys has the Arrow type {kind}, where integers, dates, timestamps, text, or bytes were expected: cast it")
 
 
 def _keys_of_kind(keys: Any, kind: str) -> Any:
@@ -252,8 +328,13 @@ def _keys_of_kind(keys: Any, kind: str) -> Any:
     import pyarrow
     from pyarrow import types
 
-    if types.is_dictionary(keys.type):
-        keys = keys.dictionary_decode()
+    keys = plain(keys)
+    if not is_plain(kind):
+        # Keys become text. Times lose their zone first, because Arrow writes a zone in a form that keys do not have.
+        if types.is_timestamp(keys.type):
+            keys = keys.cast(pyarrow.timestamp("us", keys.type.tz)).cast(pyarrow.timestamp("us"))
+        is_bytes = types.is_binary(keys.type) or types.is_large_binary(keys.type)
+        return keys.cast(pyarrow.large_binary() if is_bytes else pyarrow.large_string())
     if kind == "u64":
         return keys if types.is_integer(keys.type) else _text(keys).cast(pyarrow.uint64())
     return keys.cast(pyarrow.large_string()) if types.is_integer(keys.type) else keys
@@ -267,7 +348,7 @@ def _text(keys: Any) -> Any:
 
 
 def _parts(
-    batches: Iterable[Any], key: str, key_kind: str, columns: list[tuple[str, str]], is_untyped: bool
+    batches: Iterable[Any], key: Key, key_kind: str, columns: list[tuple[str, str]], is_untyped: bool
 ) -> Iterator[_Parts]:
     """Return the buffers of each batch."""
     before = 0
@@ -275,9 +356,11 @@ def _parts(
         for start in range(0, batch.num_rows, _BATCH_ROWS):
             part = batch.slice(start, _BATCH_ROWS)
             where = f"rows {before + start + 1} to {before + start + part.num_rows}"
-            held, kind = part.column(key), "bytes"
-            if _is_integer(held.type):
+            held, kind = keys_of_columns([part.column(name) for name in names_of(key)], key_kind), "bytes"
+            if not is_plain(key_kind):
+                held = _keys_of_kind(held, key_kind)
+            elif _is_integer(held.type):
                 kind, held = ("u64", held) if key_kind == "u64" else (kind, _keys_of_kind(held, kind))
             cells = [array_parts(part.column(name), name, kind, where, is_untyped) for name, kind in columns]
-            yield part.num_rows, array_parts(held, key, kind, where, False), cells
+            yield part.num_rows, array_parts(held, ",".join(names_of(key)), kind, where, False), cells
         before += batch.num_rows

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from zero_kv._engine import SLOTS_COLUMN, ShardBake, encode, kind_of_column, shard_numbers
+from zero_kv._engine import SLOTS_COLUMN, ShardBake, encode, kind_of_key, shard_numbers
 from zero_kv._native import divide_slots_by_length
+from zero_kv._typed_rows import Key, names_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession  # type: ignore[import-not-found, unused-ignore]
@@ -46,13 +47,14 @@ def shards_of_length(df: DataFrame, bake: ShardBake, len_max_bytes: int) -> list
     return [range(first, last + 1) for first, last in divide_slots_by_length(lens, len_max_bytes)]
 
 
-def partition_by_shard(df: DataFrame, column: str, key: str, keys: str, shards: list[range]) -> DataFrame:
-    """Add the column with the slots of shards, and make each partition one shard. `column` has the keys, and messages call
-    it `key`."""
+def partition_by_shard(df: DataFrame, columns: Key, key: Key, keys: str, shards: list[range]) -> DataFrame:
+    """Add the column with the slots of shards, and make each partition one shard. `columns` have the keys, and messages
+    call them `key`."""
     from pyspark.sql import functions  # type: ignore[import-not-found, unused-ignore]
 
-    kind = kind_of_column(arrow_schema(df.schema), column, keys)
-    df = df.withColumn(SLOTS_COLUMN, _shard_function(key, kind, shards)(functions.col(quoted(column))))
+    kind = kind_of_key(arrow_schema(df.schema), columns, keys)
+    found = [functions.col(quoted(column)) for column in names_of(columns)]
+    df = df.withColumn(SLOTS_COLUMN, _shard_function(key, kind, shards)(*found))
     numbers = functions.array(*[functions.lit(encode(shard)) for shard in shards])
     # Positions count from 1.
     position = functions.array_position(numbers, functions.col(SLOTS_COLUMN)).cast("int")
@@ -84,27 +86,29 @@ def hashed_values(spark: SparkSession, count: int) -> list[int]:
     return [found[partition] for partition in range(count)]
 
 
-def _shard_function(key: str, kind: str, shards: list[range]) -> Callable[[Column], Column]:
-    """Return a function of Spark from keys to the numbers of their shards."""
+def _shard_function(key: Key, kind: str, shards: list[range]) -> Callable[..., Column]:
+    """Return a function of Spark from keys, or the parts of keys, to the numbers of their shards."""
     import pyarrow  # type: ignore[import-untyped, unused-ignore]
     from pyspark.sql import functions  # type: ignore[import-not-found, unused-ignore]
 
     numbers_of = shard_numbers(key, kind, shards)
 
-    def of_arrow(keys: Any) -> Any:
-        return pyarrow.array(numbers_of(keys))
+    def of_arrow(*keys: Any) -> Any:
+        return pyarrow.array(numbers_of(*keys))
 
-    def of_pandas(keys: Any) -> Any:
+    def of_pandas(*keys: Any) -> Any:
         import pandas  # type: ignore[import-untyped, unused-ignore]
 
-        if keys.isna().any():
-            raise ValueError(f"the column {key!r} is null in some rows, where each row needs a key: filter these rows")
-        return pandas.Series(numbers_of(pyarrow.Array.from_pandas(keys)))
+        for name, column in zip(names_of(key), keys, strict=True):
+            if column.isna().any():
+                where = f"the column {name!r} is null in some rows"
+                raise ValueError(f"{where}, where each row needs a key: filter these rows")
+        return pandas.Series(numbers_of(*map(pyarrow.Array.from_pandas, keys)))
 
     # Spark reads the kind of a function from its types, which must not be text.
     if hasattr(functions, "arrow_udf"):
         of_arrow.__annotations__ = {"keys": pyarrow.Array, "return": pyarrow.Array}
-        made: Callable[[Column], Column] = functions.arrow_udf(of_arrow, "int")
+        made: Callable[..., Column] = functions.arrow_udf(of_arrow, "int")
     else:
         import pandas
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,8 +19,17 @@ from pyspark.sql.datasource import (  # type: ignore[import-not-found, unused-ig
 )
 from pyspark.sql.types import StructType  # type: ignore[import-not-found, unused-ignore]
 
+from zero_kv._arrays import neighbor_keys
 from zero_kv._engine import SLOT_COUNT, SLOTS_COLUMN, ShardBake, missing_shards
-from zero_kv._native import Entry, newest_generation, open, parse_columns, pull_shard, read_generation
+from zero_kv._native import (
+    Entry,
+    newest_generation,
+    open,
+    parse_columns,
+    pull_shard,
+    read_generation,
+    write_keys,
+)
 from zero_kv._shards import commit
 from zero_kv._spark_shards import arrow_schema, quoted
 from zero_kv.errors import PublishFailed
@@ -29,6 +39,9 @@ _WRITER_OPTIONS = {
     *("path", "key", "value", "columns", "types", "keys", "duplicates", "memory_bytes", "threads", "temp_dir"),
     *("note", "parent", "canary", "allow"),
 }
+_KEY_TYPES = {"u64": "bigint", "i64": "bigint", "date": "date", "timestamp": "timestamp"} | dict.fromkeys(
+    ("ip", "ipv4", "uuid", "hex"), "string"
+)
 _READER_OPTIONS = {"path", "generation", "key", "value", "key_type", "temp_dir"}
 _SPARK_TYPES = {
     "bool": "boolean",
@@ -59,14 +72,32 @@ class ZeroKvDataSource(DataSource):  # type: ignore[misc, unused-ignore]
         url = self._url(_READER_OPTIONS)
         _, entries = read_generation(url, _number(self.options, "generation", None))
         first = entries[0]
-        key_type = self.options.get("key_type", "bigint" if first.key_kind == "u64" else "binary")
-        columns = [(self.options.get("key", first.key_name or "key"), key_type, False)]
+        columns = [(name, kind, False) for name, kind in self._key_columns(first)]
         for column in first.schema:
             name, _, kind = column.rpartition(":")
             columns.append((name, _spark_type(kind.removesuffix("?")), kind.endswith("?")))
         if not first.schema:
             columns.append((self.options.get("value", "value"), "binary", False))
         return ", ".join(f"{quoted(name)} {kind}{'' if nullable else ' NOT NULL'}" for name, kind, nullable in columns)
+
+    def _key_columns(self, entry: Entry) -> list[tuple[str, str]]:
+        """Return the names and the types of the columns of keys, one for each part."""
+        parts = entry.key_type.split(",")
+        name = self.options.get("key", entry.key_name or "key")
+        names = [name] if len(parts) == 1 else name.split(",")
+        if len(names) != len(parts):
+            if "key" in self.options:
+                found = f"the option 'key' is {name!r}"
+                raise ValueError(f"{found}, where a name for each part was expected: {entry.key_type}")
+            names = [f"key{number}" for number in range(1, len(parts) + 1)]
+        kinds = [_KEY_TYPES.get(part, "binary") for part in parts]
+        if "key_type" in self.options:
+            # The type decimal(20,0) has a comma.
+            kinds = re.findall(r"[^,(]+(?:\([^)]*\))?", self.options["key_type"])
+        if len(kinds) != len(parts):
+            found = f"the option 'key_type' is {self.options['key_type']!r}"
+            raise ValueError(f"{found}, where a type for each part was expected: {entry.key_type}")
+        return list(zip(names, kinds, strict=True))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         url = self._url(_READER_OPTIONS)
@@ -92,7 +123,7 @@ class ZeroKvDataSource(DataSource):  # type: ignore[misc, unused-ignore]
         bake = ShardBake.of_schema(
             arrow_schema(schema),
             url,
-            options["key"],
+            _key_of_option(options["key"], schema.names),
             options.get("value"),
             None if columns is None else [name.strip() for name in columns.split(",")],
             None if types is None else dict(parse_columns(types)),
@@ -112,6 +143,11 @@ class ZeroKvDataSource(DataSource):  # type: ignore[misc, unused-ignore]
         if "path" not in self.options:
             raise ValueError('the URL of the table is missing: pass it to load or save, such as save("s3://tables/users")')
         return str(self.options["path"])
+
+
+def _key_of_option(text: str, names: list[str]) -> str | list[str]:
+    """Return the name of a column, or the names of several columns with commas between them."""
+    return text if text in names or "," not in text else [name.strip() for name in text.split(",")]
 
 
 def _number(options: Any, name: str, default: int | None) -> int | None:
@@ -193,9 +229,26 @@ def _batches(table: Any, schema: Any) -> Iterator[Any]:
         else:
             found = table.columns(batch, list(columns), format="arrow")
             keys, arrays = batch, found.columns
-        numbers = pyarrow.array(keys, pyarrow.uint64() if table.key_kind == "u64" else pyarrow.binary())
-        fields = zip([numbers, *arrays], schema, strict=True)
+        fields = zip([*_key_arrays(table.key_type, keys), *arrays], schema, strict=True)
         yield pyarrow.RecordBatch.from_arrays([_cast(array, field) for array, field in fields], schema=schema)
+
+
+def _key_arrays(key_type: str, keys: list[Any]) -> list[Any]:
+    """Return an array for each part of the keys."""
+    parts = key_type.split(",")
+    columns = [keys] if len(parts) == 1 else zip(*keys, strict=True)
+    return [_key_array(part, list(column)) for part, column in zip(parts, columns, strict=True)]
+
+
+def _key_array(key_type: str, keys: list[Any]) -> Any:
+    import pyarrow
+
+    if key_type == "bytes":
+        # A part of a key can be empty, where a whole key cannot.
+        return pyarrow.array(keys, pyarrow.binary())
+    if key_type == "ipv4":
+        return pyarrow.array(write_keys(key_type, keys), pyarrow.binary()).cast(pyarrow.string())
+    return neighbor_keys(key_type, keys)
 
 
 def _cast(array: Any, field: Any) -> Any:
@@ -205,6 +258,8 @@ def _cast(array: Any, field: Any) -> Any:
         if pyarrow.types.is_unsigned_integer(array.type) and pyarrow.types.is_decimal(field.type):
             # Arrow casts only integers whose greatest value fits the decimal.
             return array.cast(pyarrow.string()).cast(field.type)
+        if pyarrow.types.is_timestamp(array.type):
+            array = array.cast(pyarrow.timestamp(array.type.unit, "UTC"))
         return array.cast(field.type)
     except pyarrow.ArrowInvalid as error:
         hint = 'pass key_type="decimal(20,0)" or key_type="binary" for such keys'

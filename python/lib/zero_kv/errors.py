@@ -75,3 +75,7 @@ class ProtocolError(Error):
 
 class ServerError(Error):
     """The server responded with an error: for example, the value may be damaged."""
+
+
+class KeyTypeChanged(ServerError):
+    """The server replaced its table by one whose keys have another type, during an iteration or repeatedly during a call."""

@@ -19,7 +19,7 @@ The tables are files in the folder `path`. With `read: file`, each process maps 
 table: the project, an underscore, and the name of the feature view.
 
 A key is the serialized entity key of Feast: see `entity_keys`. Each feature is a column. Values of the types that no
-column has, such as lists of text and maps, are stored as serialized `feast.types.Value` messages in a column of bytes.
+column has, such as lists of timestamps and maps, are stored as serialized `feast.types.Value` messages in a column of bytes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SCALARS = {
     PrimitiveFeastType.BYTES: ("bytes", "bytes_val"),
     PrimitiveFeastType.UNIX_TIMESTAMP: ("timestamp(ms)", "unix_timestamp_val"),
 }
-_LISTED = {"i32", "i64", "f32", "f64"}
+_LISTED = {"i32", "i64", "f32", "f64", "text"}
 _UTC = datetime.timezone.utc
 _Rows = list[tuple[Any, dict[str, Any], datetime.datetime, datetime.datetime | None]]
 
@@ -230,20 +230,27 @@ class ZeroKvOnlineStore(OnlineStore):  # type: ignore[misc, unused-ignore]
 def entity_keys(join_keys: Mapping[str, Iterable[int | str]]) -> list[bytes]:
     """Return the keys of entities in the tables of `ZeroKvOnlineStore`, for lookups without Feast.
 
-    `join_keys` maps each join key to its values: `int` for entities of type `INT64`, and `str` for `STRING`.
+    `join_keys` maps each join key to its values: `int` for entities of type `INT64`, and `str` for `STRING`. Other names
+    or types than those of the entities are the keys of other rows, which the table does not have.
 
     >>> keys = entity_keys({"driver_id": [1001, 1002]})  # doctest: +SKIP
     >>> matrix = table.columns(keys, ["conv_rate", "acc_rate"])  # doctest: +SKIP
     """
-    values = [
-        [Value(int64_val=value) if isinstance(value, int) else Value(string_val=value) for value in column]
-        for column in join_keys.values()
-    ]
+    values = [[_key_value(name, value) for value in column] for name, column in join_keys.items()]
     names = list(join_keys)
     return [
         bytes(serialize_entity_key(EntityKey(join_keys=names, entity_values=row), entity_key_serialization_version=3))
         for row in zip(*values, strict=True)
     ]
+
+
+def _key_value(name: str, value: object) -> Any:
+    if isinstance(value, int):
+        return Value(int64_val=value)
+    if isinstance(value, str):
+        return Value(string_val=value)
+    found = type(value).__name__
+    raise TypeError(f"the join key {name!r} has a value of type {found}, where int or str was expected: pass array.tolist()")
 
 
 def _columns(view: Any) -> list[_Column]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from zero_kv._engine import SLOT_COUNT, SLOTS_COLUMN, ShardBake, decode, equal_shards, missing_shards, shard_numbers
 from zero_kv._native import Entry, Generation, newest_generation
 from zero_kv._shards import commit
+from zero_kv._typed_rows import names_of
 from zero_kv.errors import ParentConflict
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ MEMORY_BYTES = 512 << 20
 def write(
     dataset: ray.data.Dataset,
     url: str,
-    key: str,
+    key: str | Sequence[str],
     *,
     value: str | None = None,
     columns: Sequence[str] | None = None,
@@ -42,7 +43,7 @@ def write(
     note: str | None = None,
     parent: int | None = None,
     canary: str | os.PathLike[str] | None = None,
-    allow: Iterable[str] = (),
+    allow: str | Iterable[str] = (),
 ) -> Generation:
     """Publish the rows of a dataset as the next generation of the table at `url`.
 
@@ -63,13 +64,13 @@ def write(
     newest = newest_generation(url)
     if parent is not None and parent != newest:
         raise ParentConflict(f"{url}: generation {newest} is the newest one, expected {parent}: check its rows first")
-    numbers_of = shard_numbers(key, bake.kind, equal_shards(shards))
+    numbers_of = shard_numbers(bake.key, bake.kind, equal_shards(shards))
 
     def add_shards(rows: Any) -> Any:
         rows = rows.select(bake.columns)
-        keys = rows.column(key).combine_chunks()
-        keys = keys.combine_chunks() if isinstance(keys, pyarrow.ChunkedArray) else keys
-        return rows.append_column(SLOTS_COLUMN, pyarrow.array(numbers_of(keys)))
+        keys = [rows.column(name).combine_chunks() for name in names_of(bake.key)]
+        keys = [part.combine_chunks() if isinstance(part, pyarrow.ChunkedArray) else part for part in keys]
+        return rows.append_column(SLOTS_COLUMN, pyarrow.array(numbers_of(*keys)))
 
     def bake_shard(rows: Any) -> Any:
         entry = bake.write(rows.to_batches(), decode(rows.column(SLOTS_COLUMN)[0].as_py()))

@@ -14,10 +14,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from zero_kv._engine import SLOT_COUNT, SLOTS_COLUMN, ShardBake, equal_shards
+from zero_kv._engine import SLOT_COUNT, SLOTS_COLUMN, ShardBake, equal_shards, needed_key
 from zero_kv._native import Entry, Generation, newest_generation
 from zero_kv._shards import commit
 from zero_kv._spark_shards import arrow_schema, numbered, partition_by_shard, shards_of_length
+from zero_kv._typed_rows import names_of
 from zero_kv.errors import ParentConflict
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ MEMORY_BYTES = 512 << 20
 def write(
     df: DataFrame,
     url: str,
-    key: str,
+    key: str | Sequence[str],
     *,
     value: str | None = None,
     columns: Sequence[str] | None = None,
@@ -47,12 +48,13 @@ def write(
     note: str | None = None,
     parent: int | None = None,
     canary: str | os.PathLike[str] | None = None,
-    allow: Iterable[str] = (),
+    allow: str | Iterable[str] = (),
 ) -> Generation:
     """Publish the rows of a DataFrame as the next generation of the table at `url`.
 
-    `key` names the column with the keys: integers, text, or binary, without nulls. With `value`, the values are the text
-    or the bytes of this column. Otherwise the table is typed: it has the columns `columns`, by default all others, with
+    `key` names the column with the keys: integers, text, binary, dates, or timestamps, without nulls. It can be a list,
+    such as `["country", "city"]`, with the columns of the parts of the key. With `value`, the values are the text or the
+    bytes of this column. Otherwise the table is typed: it has the columns `columns`, by default all others, with
     the types that they have in Spark, unless `types` has others, such as `{"price": "f32"}`.
 
     The table has `shards` shards with equal numbers of slots, 1 to 256, or with `shard_size` as few shards as possible
@@ -86,7 +88,8 @@ def write(
         if entry is not None:
             yield pyarrow.RecordBatch.from_pydict({"entry": [entry.to_json()]})
 
-    partitioned = partition_by_shard(df, df.columns[0], key, keys, ranges)
+    columns_of_key = needed_key(df.columns[: len(names_of(bake.key))])
+    partitioned = partition_by_shard(df, columns_of_key, bake.key, keys, ranges)
     written = partitioned.mapInArrow(bake_partition, "entry string").collect()
     entries = [Entry.from_json(row.entry) for row in written]
     # All tasks have succeeded, so that the other shards have no rows.
@@ -97,11 +100,12 @@ def write(
     return commit(entries, url, empty=empty, note=note, parent=parent, canary=canary, allow=allow)
 
 
-def partition(df: DataFrame, key: str, *, shards: int, keys: str = "auto") -> DataFrame:
+def partition(df: DataFrame, key: str | Sequence[str], *, shards: int, keys: str = "auto") -> DataFrame:
     """Return a DataFrame with the same rows and one partition for each shard, for `df.write.format("zero_kv")`.
 
     The column `_zero_kv_slots` is added. The arguments are those of `write`.
     """
+    key = needed_key(key)
     return partition_by_shard(df, key, key, keys, equal_shards(shards))
 
 
@@ -113,7 +117,7 @@ def register(spark: SparkSession) -> None:
         df = zero_kv.spark.partition(df, "id", shards=16)
         df.write.format("zero_kv").mode("overwrite").option("key", "id").save("s3://tables/users")
 
-    The options have the names of the arguments of `write`: `key`, `value`, `columns` (separated by commas), `types`
+    The options have the names of the arguments of `write`: `key` and `columns` (separated by commas), `value`, `types`
     (such as `price:f32,name:text?`), `keys`, `duplicates`, `memory_bytes`, `threads`, `temp_dir`, `note`, `parent`,
     `canary`, and `allow` (separated by commas). For reading, they are the arguments of `read`.
     """
@@ -136,9 +140,10 @@ def read(
 
     The rows are those of the newest generation at the time of the call, or of `generation`. The column with the keys has
     the name `key`, by default the name that it had when it was baked, or "key". Tables without columns have the binary
-    column `value`. Numeric keys are `bigint`; if some keys are 2**63 or greater, pass `key_type="decimal(20,0)"`. Other
-    keys are `binary`, unless `key_type` is "string". Columns of unsigned integers have the next wider type, and columns
-    of `u64` are `decimal(20,0)`.
+    column `value`. Keys of several parts have a column for each part, and `key` and `key_type` have a name and a type
+    for each part, separated by commas. Numeric keys are `bigint`; if some keys are 2**63 or greater, pass
+    `key_type="decimal(20,0)"`. Keys of bytes are `binary`, unless `key_type` is "string". Columns of unsigned integers
+    have the next wider type, and columns of `u64` are `decimal(20,0)`.
 
     Each task downloads its shard into `temp_dir` of the executor, by default the folder for temporary files, and
     verifies it.

@@ -21,13 +21,17 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
 use super::budget::Budget;
+use super::groups::WrittenGroups;
 use super::section::SectionWriter;
 use super::table::WrittenRecords;
 use crate::folder::unnamed_file_in;
 use crate::format::FormatError;
 use crate::format::checksum::{BLOCK_LEN_BYTES, block_sum, section_sum};
 use crate::format::fence::{FENCE_ROWS, Fence, NODE_HEADS};
-use crate::format::header::{Dimensions, Layout, RECORDS_OFFSET_BYTES};
+use crate::format::form::RecordForm;
+use crate::format::group::GROUP_ALIGN_BYTES;
+use crate::format::header::{Dimensions, Layout, RECORDS_OFFSET_BYTES, TableLayout};
+use crate::format::heads::Heads;
 use crate::format::index::{Hash, PART_ROWS, Parts};
 use crate::format::key::Key;
 use slots::{Entry, PilotChooser};
@@ -83,10 +87,13 @@ pub(super) fn build(
     budget: &Budget,
     progress: &mut Progress<'_>,
 ) -> Result<Layout, FinishError> {
+    if let Some(groups) = &records.groups {
+        return build_compact(file, records, groups, schema, progress);
+    }
     for hash_seed in slots::seeds(records.first_seed) {
         let (buckets, fence_sums, tree_sums) = scan(file, records, schema, hash_seed, budget, progress)?;
         let parts = slots::parts(records.row_count, buckets.part_rows_max());
-        let mut layout = Layout::new(dimensions(records, schema, hash_seed, parts))?;
+        let layout = Layout::new(dimensions(records, schema, hash_seed, parts))?;
         // Removes the pilots and places that were written for an earlier hash seed that failed. Padding between
         // sections is never written, so it must be a hole, which reads as zeros.
         file.set_len(layout.pilots.offset_bytes)?;
@@ -94,27 +101,85 @@ pub(super) fn build(
         let Some((pilot_sums, place_sums)) = write_slots(file, &layout, &buckets, budget, progress)? else {
             continue;
         };
-        let mut section = SectionWriter::new(file, layout.schema.offset_bytes, 1)?;
-        section.push(schema)?;
-        let schema_sums = section.finish()?;
-        layout.records.checksum = section_sum(&records.block_sums);
-        layout.fences.checksum = section_sum(&fence_sums);
-        layout.fence_tree.checksum = section_sum(&tree_sums);
-        layout.pilots.checksum = section_sum(&pilot_sums);
-        layout.places.checksum = section_sum(&place_sums);
-        layout.schema.checksum = section_sum(&schema_sums);
-        layout.block_sums.checksum = write_block_sums(
-            file,
-            layout.block_sums.offset_bytes,
-            [&records.block_sums, &fence_sums, &tree_sums, &pilot_sums, &place_sums, &schema_sums],
-        )?;
-        file.write_all_at(&layout.encode(), 0)?;
-        // If the last section is empty, the file ends with padding. Padding is never written, so only this call gives
-        // the file its full length.
-        file.set_len(layout.file_len_bytes())?;
-        return Ok(layout);
+        return complete(file, layout, records, schema, [fence_sums, tree_sums, pilot_sums, place_sums]);
     }
     Err(FormatError::Unhashable.into())
+}
+
+/// Writes the header and the sections that follow the values of a table with the compact layout. Returns the layout of
+/// the file.
+fn build_compact(
+    file: &File,
+    records: &WrittenRecords,
+    groups: &WrittenGroups,
+    schema: &[u8],
+    progress: &mut Progress<'_>,
+) -> Result<Layout, FinishError> {
+    let parts = Parts { count: 0, pilots: 0, slots: 0 };
+    let layout = Layout::new(dimensions(records, schema, 0, parts))?;
+    // The previous stage left no bytes here. Padding between sections must be a hole, which reads as zeros.
+    file.set_len(layout.fences.offset_bytes)?;
+    let mut section = SectionWriter::new(file, layout.fences.offset_bytes, 1)?;
+    let mut places = SectionWriter::new(file, layout.places.offset_bytes, 1)?;
+    let mut tree = TreeWriter::new(file, &layout)?;
+    let copied = groups.each(records.row_count, |bytes, head| {
+        let place = (section.len_bytes() / GROUP_ALIGN_BYTES as u64) as u32;
+        places.push(&place.to_le_bytes()).map_err(CopyError::Output)?;
+        section.push(bytes).map_err(CopyError::Output)?;
+        tree.push(head).map_err(CopyError::Output)?;
+        Ok::<_, CopyError>(())
+    });
+    match copied {
+        Ok(()) => {}
+        Err(CopyError::Output(error)) => return Err(FinishError::Io(error)),
+        Err(CopyError::Temp(error)) => return Err(FinishError::Temp { folder: groups.folder.clone(), error }),
+    }
+    progress(2 * records.row_count, 2 * records.row_count);
+    let sums = [section.finish()?, tree.finish()?, Vec::new(), places.finish()?];
+    complete(file, layout, records, schema, sums)
+}
+
+/// The reason why groups cannot be copied from their temporary file.
+enum CopyError {
+    Output(io::Error),
+    Temp(io::Error),
+}
+
+impl From<io::Error> for CopyError {
+    fn from(error: io::Error) -> Self {
+        CopyError::Temp(error)
+    }
+}
+
+/// Writes the schema, the block sums, and the header of a file whose other sections are written. `index_sums` has the
+/// checksums of the blocks of the sections between the records and the schema. Returns the layout with all checksums.
+fn complete(
+    file: &File,
+    mut layout: Layout,
+    records: &WrittenRecords,
+    schema: &[u8],
+    index_sums: [Vec<U64>; 4],
+) -> Result<Layout, FinishError> {
+    let [fence_sums, tree_sums, pilot_sums, place_sums] = &index_sums;
+    let mut section = SectionWriter::new(file, layout.schema.offset_bytes, 1)?;
+    section.push(schema)?;
+    let schema_sums = section.finish()?;
+    layout.records.checksum = section_sum(&records.block_sums);
+    layout.fences.checksum = section_sum(fence_sums);
+    layout.fence_tree.checksum = section_sum(tree_sums);
+    layout.pilots.checksum = section_sum(pilot_sums);
+    layout.places.checksum = section_sum(place_sums);
+    layout.schema.checksum = section_sum(&schema_sums);
+    layout.block_sums.checksum = write_block_sums(
+        file,
+        layout.block_sums.offset_bytes,
+        [&records.block_sums, fence_sums, tree_sums, pilot_sums, place_sums, &schema_sums],
+    )?;
+    file.write_all_at(&layout.encode(), 0)?;
+    // If the last section is empty, the file ends with padding. Padding is never written, so only this call gives
+    // the file its full length.
+    file.set_len(layout.file_len_bytes())?;
+    Ok(layout)
 }
 
 /// Writes the section of block sums, given the checksums of the blocks of each section. Returns the section's checksum.
@@ -129,11 +194,14 @@ fn write_block_sums(file: &File, offset_bytes: u64, sums: [&[U64]; 6]) -> io::Re
 
 fn dimensions(records: &WrittenRecords, schema: &[u8], hash_seed: u64, parts: Parts) -> Dimensions {
     Dimensions {
-        key_kind: records.key_kind,
+        table_layout: if records.groups.is_some() { TableLayout::Compact } else { TableLayout::Fast },
+        key_type: records.key_type,
+        has_ranges: records.has_ranges,
         row_count: records.row_count,
         hash_seed,
         record_align_bytes: records.record_align_bytes,
         records_len_bytes: records.records_len_bytes,
+        groups_len_bytes: records.groups.as_ref().map_or(0, |groups| groups.len_bytes),
         part_pilots: parts.pilots,
         part_slots: parts.slots,
         schema_len_bytes: schema.len() as u64,
@@ -156,12 +224,14 @@ fn scan(
     let parts = layout.dimensions.parts();
     let mut buckets = Buckets::new(row_count, budget)?;
     let mut fences = FenceWriter::new(file, &layout)?;
-    let mut walk = Walk::new(records.key_kind, records.record_align_bytes, row_count, records.records_len_bytes);
+    let form = RecordForm::new(records.key_type, records.has_ranges);
+    let mut walk = Walk::new(form, records.record_align_bytes, row_count, records.records_len_bytes);
     let align_bits = records.record_align_bytes.trailing_zeros();
+    let heads = Heads::new(records.key_type, records.common_len_bytes);
     read_records(file, records, budget.threads, |bytes| {
         walk.pass(bytes, |passed| {
             let place = (passed.offset_bytes >> align_bits) as u32;
-            fences.push(passed.key.head(records.common_len_bytes), place)?;
+            fences.push(heads.of(passed.key), place)?;
             let hash = match passed.key {
                 Key::U64(key) => Hash::from_u64(key, hash_seed),
                 Key::Bytes(key) => Hash::from_bytes(key, hash_seed),
@@ -333,28 +403,23 @@ impl<'a> BucketChooser<'a> {
 /// Writes the fences, and the tree above them.
 struct FenceWriter {
     fences: SectionWriter,
-    tree: SectionWriter,
+    tree: TreeWriter,
     /// The heads of the rows after the last complete fence. A head is 8 bytes of a key.
     heads: [u64; FENCE_ROWS],
     /// The places of the records of these rows.
     places: [u32; FENCE_ROWS],
     /// The number of these rows.
     row_count: usize,
-    fence_count: usize,
-    /// The second-lowest level of the tree: the head of every sixteenth fence.
-    level: Vec<u64>,
 }
 
 impl FenceWriter {
     fn new(file: &File, layout: &Layout) -> io::Result<FenceWriter> {
         Ok(FenceWriter {
             fences: SectionWriter::new(file, layout.fences.offset_bytes, 1)?,
-            tree: SectionWriter::new(file, layout.fence_tree.offset_bytes, 1)?,
+            tree: TreeWriter::new(file, layout)?,
             heads: [0; FENCE_ROWS],
             places: [0; FENCE_ROWS],
             row_count: 0,
-            fence_count: 0,
-            level: Vec::new(),
         })
     }
 
@@ -368,13 +433,9 @@ impl FenceWriter {
     #[inline(never)]
     fn push_fence(&mut self) -> io::Result<()> {
         let fence = Fence::of_rows(&self.heads[..self.row_count], &self.places[..self.row_count]);
-        if self.fence_count.is_multiple_of(NODE_HEADS) {
-            self.level.push(self.heads[0]);
-        }
-        self.fence_count += 1;
         self.row_count = 0;
         self.fences.push(fence.as_bytes())?;
-        self.tree.push(fence.head.as_bytes())
+        self.tree.push(fence.head.get())
     }
 
     /// Writes the last fence and the upper levels of the tree. Returns the checksums of both sections.
@@ -382,22 +443,50 @@ impl FenceWriter {
         if self.row_count > 0 {
             self.push_fence()?;
         }
-        let mut head_count = self.fence_count;
-        let mut level = self.level;
+        Ok((self.fences.finish()?, self.tree.finish()?))
+    }
+}
+
+/// Writes the tree above fences or groups.
+struct TreeWriter {
+    section: SectionWriter,
+    head_count: usize,
+    /// The second-lowest level: every sixteenth head.
+    level: Vec<u64>,
+}
+
+impl TreeWriter {
+    fn new(file: &File, layout: &Layout) -> io::Result<TreeWriter> {
+        let section = SectionWriter::new(file, layout.fence_tree.offset_bytes, 1)?;
+        Ok(TreeWriter { section, head_count: 0, level: Vec::new() })
+    }
+
+    /// Adds the head of a fence or group to the lowest level.
+    fn push(&mut self, head: u64) -> io::Result<()> {
+        if self.head_count.is_multiple_of(NODE_HEADS) {
+            self.level.push(head);
+        }
+        self.head_count += 1;
+        self.section.push(&head.to_le_bytes())
+    }
+
+    /// Writes the upper levels. Returns the checksums of the section.
+    fn finish(self) -> io::Result<Vec<U64>> {
+        let TreeWriter { mut section, mut head_count, mut level } = self;
         loop {
             for _ in head_count..head_count.next_multiple_of(NODE_HEADS) {
-                self.tree.push(&[u8::MAX; size_of::<U64>()])?;
+                section.push(&[u8::MAX; size_of::<U64>()])?;
             }
             if head_count <= NODE_HEADS {
                 break;
             }
             for head in &level {
-                self.tree.push(&head.to_le_bytes())?;
+                section.push(&head.to_le_bytes())?;
             }
             head_count = level.len();
             level = level.into_iter().step_by(NODE_HEADS).collect();
         }
-        Ok((self.fences.finish()?, self.tree.finish()?))
+        section.finish()
     }
 }
 
@@ -595,7 +684,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let mut rows = rows.peekable();
         let kind = rows.peek().map_or(KeyKind::U64, |(key, _)| key.kind());
-        let mut records = RecordsWriter::new(&file, kind, align_bytes, 1).unwrap();
+        let mut records = RecordsWriter::new(&file, kind.into(), false, align_bytes, 1).unwrap();
         rows.for_each(|(key, value_len)| records.push(key, &vec![b'v'; value_len]).unwrap());
         (file, records.finish().unwrap())
     }

@@ -1,12 +1,13 @@
 //! Walks over records that arrive in pieces.
 //!
 //! In: the bytes of a records section, in pieces of any length. Out: each row's key and the offset of its record. The
-//! walk checks that every record is complete, that its key is greater than the previous key, and that its padding is
-//! zero. Values are skipped, so they need not fit into memory.
+//! walk checks that every record is complete, that its key is greater than the previous key and the end of the previous
+//! range, and that its padding is zero. Values are skipped, so they need not fit into memory.
 
 use super::FinishError;
 use crate::format::FormatError;
-use crate::format::key::{Key, KeyKind};
+use crate::format::form::{RecordForm, RowKey, order_fault};
+use crate::format::key::Key;
 use crate::format::record::{HEAD_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES, record_head, record_len_bytes};
 
 /// A row that a [`Walk`] has reached.
@@ -18,7 +19,7 @@ pub(super) struct WalkedRow<'a> {
 
 /// A walk over the records of a section. The walk can stop and continue at any byte.
 pub(super) struct Walk {
-    key_kind: KeyKind,
+    form: RecordForm,
     align_bytes: usize,
     row_count: u64,
     records_len_bytes: u64,
@@ -33,14 +34,14 @@ pub(super) struct Walk {
     /// If the last piece ended inside a record's key or response header: the bytes of this record so far. Otherwise
     /// empty.
     head: Vec<u8>,
-    /// A copy of the last key in the earlier pieces, encoded as in a record.
+    /// A copy of the last key in the earlier pieces, and of its end, encoded as in a record.
     previous: Vec<u8>,
 }
 
 impl Walk {
-    pub(super) fn new(key_kind: KeyKind, align_bytes: usize, row_count: u64, records_len_bytes: u64) -> Walk {
+    pub(super) fn new(form: RecordForm, align_bytes: usize, row_count: u64, records_len_bytes: u64) -> Walk {
         Walk {
-            key_kind,
+            form,
             align_bytes,
             row_count,
             records_len_bytes,
@@ -61,34 +62,34 @@ impl Walk {
         mut passed: impl FnMut(WalkedRow<'_>) -> Result<(), FinishError>,
     ) -> Result<(), FinishError> {
         let (mut head, mut stored) = (std::mem::take(&mut self.head), std::mem::take(&mut self.previous));
-        let mut previous = Key::from_record(self.key_kind, &stored).map(|(key, _)| key);
+        let mut previous = self.form.read(&stored).map(|(row_key, _)| row_key);
         loop {
             bytes = self.pass_value(bytes).map_err(FinishError::ReadBack)?;
             if bytes.is_empty() {
                 break;
             }
             if head.is_empty()
-                && let Some((key, whole)) = record_head(self.key_kind, bytes)
+                && let Some((row_key, whole)) = record_head(self.form, bytes)
             {
-                passed(self.pass_head(whole, key, previous).map_err(FinishError::ReadBack)?)?;
-                previous = Some(key);
+                passed(self.pass_head(whole, row_key, previous).map_err(FinishError::ReadBack)?)?;
+                previous = Some(row_key);
                 bytes = &bytes[whole.len()..];
                 continue;
             }
             let earlier_len_bytes = head.len();
             head.extend_from_slice(&bytes[..bytes.len().min(HEAD_LEN_MAX_BYTES)]);
             // If the head is still incomplete, it has all bytes of this piece.
-            let Some((key, whole)) = record_head(self.key_kind, &head) else { break };
-            passed(self.pass_head(whole, key, previous).map_err(FinishError::ReadBack)?)?;
+            let Some((row_key, whole)) = record_head(self.form, &head) else { break };
+            passed(self.pass_head(whole, row_key, previous).map_err(FinishError::ReadBack)?)?;
             bytes = &bytes[whole.len() - earlier_len_bytes..];
             stored.clear();
             stored.extend_from_slice(whole);
             head.clear();
-            previous = Key::from_record(self.key_kind, &stored).map(|(key, _)| key);
+            previous = self.form.read(&stored).map(|(row_key, _)| row_key);
         }
         let mut record = Vec::new();
-        if let Some(key) = previous {
-            key.write_to(&mut record);
+        if let Some(row_key) = previous {
+            self.form.write_to(row_key, &mut record);
         }
         (self.head, self.previous) = (head, record);
         Ok(())
@@ -130,8 +131,8 @@ impl Walk {
     fn pass_head<'a>(
         &mut self,
         head: &[u8],
-        key: Key<'a>,
-        previous: Option<Key<'_>>,
+        row_key: RowKey<'a>,
+        previous: Option<RowKey<'_>>,
     ) -> Result<WalkedRow<'a>, FormatError> {
         if self.row == self.row_count {
             return Err(self.fault("there are records beyond the last row"));
@@ -141,20 +142,17 @@ impl Walk {
             return Err(self.fault("the record is missing or malformed"));
         }
         let value_len_bytes = header as usize;
-        let len_bytes = record_len_bytes(key, value_len_bytes, self.align_bytes);
+        let len_bytes = record_len_bytes(self.form, row_key, value_len_bytes, self.align_bytes);
         if self.next_bytes + len_bytes as u64 > self.records_len_bytes {
             return Err(self.fault("the record is missing or malformed"));
         }
-        if key == Key::Bytes(b"") {
-            return Err(self.fault("the key is empty"));
+        if let Some(found) = order_fault(previous, row_key) {
+            return Err(self.fault(found.what()));
         }
-        if previous.is_some_and(|previous| previous >= key) {
-            return Err(self.fault("the key is not greater than the preceding key"));
-        }
-        if head[key.unpadded_len_bytes()..key.prefix_len_bytes()].iter().any(|byte| *byte != 0) {
+        if !self.form.is_padded_with_zeros(row_key, head) {
             return Err(self.fault("the padding is missing or not zero"));
         }
-        let passed = WalkedRow { key, offset_bytes: self.next_bytes };
+        let passed = WalkedRow { key: row_key.key, offset_bytes: self.next_bytes };
         self.value_left_bytes = value_len_bytes;
         self.zeros_left_bytes = len_bytes - head.len() - value_len_bytes;
         self.next_bytes += len_bytes as u64;
@@ -166,13 +164,15 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::form::KeyForm;
+    use crate::format::key::KeyKind;
     use crate::protocol::native::ResponseHeader;
     use zerocopy::IntoBytes;
 
-    fn records(keys: &[Key<'_>]) -> Vec<u8> {
+    fn records(form: RecordForm, keys: &[RowKey<'_>]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (row, key) in keys.iter().enumerate() {
-            key.write_to(&mut bytes);
+            form.write_to(*key, &mut bytes);
             bytes.extend_from_slice(ResponseHeader::of_value(row * 3).unwrap().as_bytes());
             bytes.resize((bytes.len() + row * 3).next_multiple_of(8), 0);
         }
@@ -180,8 +180,8 @@ mod tests {
     }
 
     /// Walks over pieces of `piece` bytes, and returns the key and offset of each row.
-    fn walk(kind: KeyKind, rows: u64, bytes: &[u8], piece: usize) -> Result<Vec<(String, u64)>, FormatError> {
-        let mut walk = Walk::new(kind, 8, rows, bytes.len() as u64);
+    fn walk(form: RecordForm, rows: u64, bytes: &[u8], piece: usize) -> Result<Vec<(String, u64)>, FormatError> {
+        let mut walk = Walk::new(form, 8, rows, bytes.len() as u64);
         let mut all = Vec::new();
         let mut pass = |piece: &[u8]| {
             walk.pass(piece, |passed| {
@@ -196,45 +196,84 @@ mod tests {
         }
     }
 
+    /// Returns the rows of a table with these keys, and of a table of ranges that begin and end with two of them.
+    fn forms<'k>(keys: KeyForm, all: &[Key<'k>]) -> [(RecordForm, Vec<RowKey<'k>>); 2] {
+        let ranges = all.chunks_exact(2).map(|pair| RowKey { key: pair[0], end: Some(pair[1]) });
+        [
+            (RecordForm { keys, has_ends: false }, all.iter().map(|key| (*key).into()).collect()),
+            (RecordForm { keys, has_ends: true }, ranges.collect()),
+        ]
+    }
+
     #[test]
     fn pieces_of_any_length_give_the_same_rows() {
         let texts: Vec<String> = (0..30).map(|row| format!("{row:03}{}", "k".repeat(row))).collect();
         let texts: Vec<Key<'_>> = texts.iter().map(Key::from).collect();
         let numbers: Vec<Key<'_>> = (0..30).map(|row| Key::U64(row * row)).collect();
-        for keys in [texts, numbers] {
-            let bytes = records(&keys);
-            let kind = keys[0].kind();
-            let all = walk(kind, 30, &bytes, usize::MAX).unwrap();
-            assert!(keys.iter().map(Key::to_string).eq(all.iter().map(|(key, _)| key.clone())));
+        let fixed: Vec<[u8; 16]> = (0..30_u128).map(|row| (row << 100 | row).to_be_bytes()).collect();
+        let fixed: Vec<Key<'_>> = fixed.iter().map(Key::from).collect();
+        let all = [(KeyForm::Bytes, texts), (KeyForm::U64, numbers), (KeyForm::Fixed, fixed)];
+        for (form, keys) in all.iter().flat_map(|(keys, all)| forms(*keys, all)) {
+            let bytes = records(form, &keys);
+            let rows = keys.len() as u64;
+            let all = walk(form, rows, &bytes, usize::MAX).unwrap();
+            assert!(keys.iter().map(|row| row.key.to_string()).eq(all.iter().map(|(key, _)| key.clone())));
             for piece in 1..200 {
-                assert_eq!(walk(kind, 30, &bytes, piece).as_ref(), Ok(&all), "pieces of {piece} bytes");
+                assert_eq!(walk(form, rows, &bytes, piece).as_ref(), Ok(&all), "pieces of {piece} bytes");
             }
             for piece in [1, 7, 64, usize::MAX] {
                 let row = |row, what| Err(FormatError::Row { row, what });
-                assert_eq!(walk(kind, 29, &bytes, piece), row(29, "there are records beyond the last row"));
-                assert_eq!(walk(kind, 31, &bytes, piece), row(30, "the record is missing or malformed"));
+                assert_eq!(walk(form, rows - 1, &bytes, piece), row(rows - 1, "there are records beyond the last row"));
+                assert_eq!(walk(form, rows + 1, &bytes, piece), row(rows, "the record is missing or malformed"));
                 assert_eq!(
-                    walk(kind, 30, &bytes[..bytes.len() - 8], piece),
-                    row(29, "the record is missing or malformed")
+                    walk(form, rows, &bytes[..bytes.len() - 8], piece),
+                    row(rows - 1, "the record is missing or malformed")
                 );
-                // The last byte of row 29 is padding.
+                // The last byte of the last row is padding.
                 let mut damaged = bytes.clone();
                 *damaged.last_mut().unwrap() = 1;
-                assert_eq!(walk(kind, 30, &damaged, piece), row(29, "the padding is missing or not zero"));
+                assert_eq!(walk(form, rows, &damaged, piece), row(rows - 1, "the padding is missing or not zero"));
             }
         }
     }
 
     #[test]
-    fn keys_that_do_not_ascend_are_rejected_in_pieces_of_any_length() {
-        for keys in [[Key::U64(5), Key::U64(5)], [Key::from("b"), Key::from("a")]] {
+    fn rows_that_are_out_of_order_are_rejected_in_pieces_of_any_length() {
+        let row = |key, end| RowKey { key, end: Some(end) };
+        let [five, six, seven] = [5, 6, 7].map(Key::U64);
+        let [a, b, c] = ["a", "b", "c"].map(Key::from);
+        let not_greater = "the key is not greater than the preceding key";
+        let cases: [([RowKey<'_>; 2], &str); 8] = [
+            ([five.into(), five.into()], not_greater),
+            ([b.into(), a.into()], not_greater),
+            ([row(five, six), row(five, seven)], not_greater),
+            ([row(a, b), row(a, c)], not_greater),
+            ([row(five, six), row(seven, six)], "the range ends before it begins"),
+            ([row(a, a), row(c, b)], "the range ends before it begins"),
+            ([row(five, six), row(six, seven)], "the range begins before the preceding range ends"),
+            ([row(a, c), row(b, c)], "the range begins before the preceding range ends"),
+        ];
+        for (keys, what) in cases {
+            let form = RecordForm { has_ends: keys[0].end.is_some(), ..keys[0].key.kind().into() };
             for piece in [1, 8, 16, 24, 100] {
-                let rejected = walk(keys[0].kind(), 2, &records(&keys), piece);
-                let what = "the key is not greater than the preceding key";
+                let rejected = walk(form, 2, &records(form, &keys), piece);
                 assert_eq!(rejected, Err(FormatError::Row { row: 1, what }));
             }
         }
         let what = "the key is empty";
-        assert_eq!(walk(KeyKind::Bytes, 1, &[0; 16], 3), Err(FormatError::Row { row: 0, what }));
+        assert_eq!(walk(KeyKind::Bytes.into(), 1, &[0; 16], 3), Err(FormatError::Row { row: 0, what }));
+    }
+
+    #[test]
+    fn the_padding_of_a_key_and_of_an_end_is_zero() {
+        let form = RecordForm { keys: KeyForm::Bytes, has_ends: true };
+        let bytes = records(form, &[RowKey { key: Key::from("a"), end: Some(Key::from("bc")) }]);
+        assert_eq!(bytes.len(), 24);
+        for at in (3..8).chain(12..16) {
+            let mut damaged = bytes.clone();
+            damaged[at] = 1;
+            let what = "the padding is missing or not zero";
+            assert_eq!(walk(form, 1, &damaged, 5), Err(FormatError::Row { row: 0, what }), "byte {at}");
+        }
     }
 }

@@ -12,11 +12,11 @@ use std::fmt;
 use std::fs::File;
 #[cfg(feature = "parquet")]
 use std::io::Write;
-use std::io::{self, Chain, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use glob::MatchOptions;
 use twox_hash::XxHash3_128;
 #[cfg(feature = "zstd")]
@@ -29,8 +29,9 @@ use raw::{Buffered, RawInput};
 
 #[cfg(feature = "parquet")]
 const COPY_LEN_BYTES: usize = 256 << 10;
-/// The number of decompressed bytes that are read from the start of an input to detect its format.
-const HEAD_LEN_BYTES: usize = 4;
+/// The number of decompressed bytes that are read from the start of an input to detect its format: those up to the
+/// magic bytes of a tar archive.
+const HEAD_LEN_BYTES: usize = 262;
 
 /// An input of rows.
 ///
@@ -116,7 +117,10 @@ impl<'a> Input<'a> {
             let (mut decompressor, mut head) = (Decompressor::new(raw)?, Vec::new());
             decompressor.by_ref().take(HEAD_LEN_BYTES as u64).read_to_end(&mut head)?;
             match unsupported(&head) {
-                Some(message) => Err(io::Error::new(io::ErrorKind::InvalidData, message)),
+                Some((what, remedy)) => {
+                    let message = format!("{what}, which is not supported: {remedy}");
+                    Err(io::Error::new(io::ErrorKind::InvalidData, message))
+                }
                 None => Ok(Cursor::new(head).chain(decompressor)),
             }
         });
@@ -125,19 +129,82 @@ impl<'a> Input<'a> {
             Err(error) => return Err(BakeError::Input { input: name, error }),
         };
         // Read as text, a table would fail with an error about its first row, which would not name the cause.
-        if *input.head() == MAGIC[..HEAD_LEN_BYTES] {
+        if input.head().starts_with(&MAGIC[..4]) {
             return Err(BakeError::InputIsTable { input: input.name });
         }
         Ok(Opened::Bytes(Box::new(input)))
     }
 }
 
-/// Returns an error message if the first bytes of an input belong to an unsupported container format. If such an input
-/// were read as text, the error for its first row would not name the cause.
-fn unsupported(head: &[u8]) -> Option<&'static str> {
+/// The first bytes of formats that are not supported, what they are, and the remedy. If such an input were read as
+/// text, the error for its first row would not name the cause.
+const UNSUPPORTED: &[(&[u8], &str, &str)] = &[
+    (b"\xfd7zXZ\0", "is compressed by xz", "xz -dc FILE | baker -"),
+    (b"LZIP\x01", "is compressed by lzip", "lzip -dc FILE | baker -"),
+    (b"\x04\x22\x4d\x18", "is compressed by LZ4", "lz4 -dc FILE | baker -"),
+    (b"\x1f\x9d", "is compressed by compress", "gzip -dc FILE | baker -"),
+    (b"\x1f\x8b\x08", "is compressed twice", "gzip -dc FILE | baker -"),
+    (b"\x28\xb5\x2f\xfd", "is compressed twice", "zstd -dc FILE | baker -"),
+    (b"\xff\x06\0\0sNaPpY", "is compressed by Snappy", "decompress it first"),
+    (b"PK\x03\x04", "is a zip archive or a spreadsheet", "unzip -p FILE | baker -, or save the sheet as CSV"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is a spreadsheet or another document of Microsoft Office", "save it as CSV"),
+    (b"7z\xbc\xaf\x27\x1c", "is a 7z archive", "7z x -so FILE | baker -"),
+    (b"ARROW1\0\0", "is an Arrow IPC file (Feather)", "convert it to Parquet, for example with pyarrow or DuckDB"),
+    (b"Obj\x01", "is an Avro file", "convert it to Parquet, for example with DuckDB"),
+    (b"SQLite format 3\0", "is an SQLite database", "sqlite3 -csv FILE 'SELECT key, value FROM TABLE' | baker -"),
+    (b"\x89HDF\r\n\x1a\n", "is an HDF5 file", "convert it to Parquet, for example with pandas"),
+    (b"\xff\xfe\0\0", "is UTF-32 text", "iconv -f UTF-32 -t UTF-8 FILE | baker -"),
+    (b"\0\0\xfe\xff", "is UTF-32 text", "iconv -f UTF-32 -t UTF-8 FILE | baker -"),
+];
+/// The offset and the bytes that identify a tar archive.
+const TAR: (usize, &[u8]) = (257, b"ustar");
+/// The minimum number of characters that text without a byte order mark must have to be recognized as UTF-16.
+const UTF_16_CHARS_MIN: usize = 4;
+
+/// Returns what an input is, and the remedy, if its first bytes belong to a format that is not supported.
+fn unsupported(head: &[u8]) -> Option<(&'static str, &'static str)> {
+    if let Some((_, what, remedy)) = UNSUPPORTED.iter().find(|(magic, ..)| head.starts_with(magic)) {
+        return Some((what, remedy));
+    }
+    // The first bytes of these formats are letters, so the bytes after them decide, too.
+    let has_control = |from: usize| head[from..].iter().any(|byte| matches!(byte, 0..=8 | 14..=31));
     match head {
-        b"\xfd7zX" => Some("is compressed by xz, which baker does not read: xz -dc FILE | baker -"),
-        b"PK\x03\x04" => Some("is a zip archive, which baker does not read: unzip -p FILE | baker -"),
+        [b'B', b'Z', b'h', b'1'..=b'9', b'1', b'A', b'Y', b'&', b'S', b'Y', ..] => {
+            Some(("is compressed by bzip2", "bzip2 -dc FILE | baker -"))
+        }
+        [b'O', b'R', b'C', ..] if has_control(3) => {
+            Some(("is an ORC file", "convert it to Parquet, for example with pyarrow or Spark"))
+        }
+        [b'R', b'E', b'D', b'I', b'S', b'0', b'0', ..] if has_control(9.min(head.len())) => {
+            Some(("is a dump of Redis (RDB)", "export its keys and values as JSON Lines"))
+        }
+        [b'F', b'E', b'A', b'1', ..] if has_control(4) => {
+            Some(("is a Feather file", "convert it to Parquet, for example with pyarrow"))
+        }
+        // Other bytes can follow a byte order mark, but delimiters and line ends have a byte 0.
+        [0xff, 0xfe, text @ ..] if text.as_chunks::<2>().0.iter().any(|pair| pair[1] == 0) => {
+            Some(("is UTF-16 text", "iconv -f UTF-16 -t UTF-8 FILE | baker -"))
+        }
+        [0xfe, 0xff, text @ ..] if text.as_chunks::<2>().0.iter().any(|pair| pair[0] == 0) => {
+            Some(("is UTF-16 text", "iconv -f UTF-16 -t UTF-8 FILE | baker -"))
+        }
+        _ if head.get(TAR.0..).is_some_and(|rest| rest.starts_with(TAR.1)) => {
+            Some(("is a tar archive", "tar -xOf FILE | baker -"))
+        }
+        _ => utf_16(head).map(|remedy| ("is UTF-16 text without a byte order mark", remedy)),
+    }
+}
+
+/// Recognizes UTF-16 without a byte order mark: every second byte of most characters is 0, and no first byte.
+fn utf_16(head: &[u8]) -> Option<&'static str> {
+    let (pairs, _) = head.as_chunks::<2>();
+    let has_zeros = |zero: usize| {
+        let zeros = pairs.iter().filter(|pair| pair[zero] == 0).count();
+        zeros * 4 >= pairs.len() * 3 && pairs.iter().all(|pair| pair[1 - zero] != 0)
+    };
+    match pairs.len() >= UTF_16_CHARS_MIN {
+        true if has_zeros(1) => Some("iconv -f UTF-16LE -t UTF-8 FILE | baker -"),
+        true if has_zeros(0) => Some("iconv -f UTF-16BE -t UTF-8 FILE | baker -"),
         _ => None,
     }
 }
@@ -283,7 +350,7 @@ impl Compression {
 /// Decompresses an input.
 enum Decompressor<'a> {
     Plain(Box<Buffered<'a>>),
-    Gzip(Box<MultiGzDecoder<Buffered<'a>>>),
+    Gzip(Box<GzipMembers<'a>>),
     #[cfg(feature = "zstd")]
     Zstd(Box<Decoder<'static, Buffered<'a>>>),
 }
@@ -293,7 +360,7 @@ impl<'a> Decompressor<'a> {
         let (head, input) = raw.buffered(MAGIC_LEN_BYTES)?;
         Ok(match Compression::detect(&head) {
             Compression::None => Decompressor::Plain(Box::new(input)),
-            Compression::Gzip => Decompressor::Gzip(Box::new(MultiGzDecoder::new(input))),
+            Compression::Gzip => Decompressor::Gzip(Box::new(GzipMembers::new(input))),
             #[cfg(feature = "zstd")]
             Compression::Zstd => Decompressor::Zstd(Box::new(Decoder::with_buffer(input)?)),
             #[cfg(not(feature = "zstd"))]
@@ -319,7 +386,7 @@ impl<'a> Decompressor<'a> {
     fn raw(&self) -> &RawInput<'a> {
         let input = match self {
             Decompressor::Plain(input) => input,
-            Decompressor::Gzip(decoder) => decoder.get_ref(),
+            Decompressor::Gzip(members) => members.decoder.get_ref(),
             #[cfg(feature = "zstd")]
             Decompressor::Zstd(decoder) => decoder.get_ref(),
         };
@@ -348,6 +415,11 @@ impl<'a> Decompressor<'a> {
                  compress it again",
                 if compression == Compression::Gzip { "member" } else { "frame" }
             ),
+            _ if compression == Compression::Zstd && error.to_string().contains("too much memory") => {
+                "is compressed by zstd with a window of more than 128 MiB: zstd -dc -M2048MB FILE | baker -, or compress it \
+                 again with a shorter window"
+                    .to_owned()
+            }
             _ => format!(
                 "cannot be decompressed as {compression}: {error}, within the first {read_bytes} bytes: copy or \
                  compress it again"
@@ -361,11 +433,56 @@ impl Read for Decompressor<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self {
             Decompressor::Plain(input) => input.read(buffer),
-            Decompressor::Gzip(decoder) => decoder.read(buffer),
+            Decompressor::Gzip(members) => members.read(buffer),
             #[cfg(feature = "zstd")]
             Decompressor::Zstd(decoder) => decoder.read(buffer),
         };
         read.map_err(|error| self.fault(error))
+    }
+}
+
+/// Decompresses the members of a gzip file. Zeros between and after members are skipped, as in GNU gzip: tapes and some
+/// backup programs pad files with them.
+struct GzipMembers<'a> {
+    /// The decoder of the current member.
+    decoder: GzDecoder<Buffered<'a>>,
+    has_ended: bool,
+}
+
+impl<'a> GzipMembers<'a> {
+    fn new(input: Buffered<'a>) -> Self {
+        GzipMembers { decoder: GzDecoder::new(input), has_ended: false }
+    }
+
+    /// Skips zeros after a member. Returns whether another member follows.
+    fn skip_zeros(&mut self) -> io::Result<bool> {
+        let input = self.decoder.get_mut();
+        loop {
+            let bytes = input.fill_buf()?;
+            let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+            let (is_empty, is_member) = (bytes.is_empty(), zeros < bytes.len());
+            input.consume(zeros);
+            if is_empty || is_member {
+                return Ok(is_member);
+            }
+        }
+    }
+}
+
+impl Read for GzipMembers<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !self.has_ended && !buffer.is_empty() {
+            match self.decoder.read(buffer)? {
+                0 if self.skip_zeros()? => {
+                    let empty = Cursor::new(Vec::new()).chain(BufReader::with_capacity(0, RawInput::empty()));
+                    let input = std::mem::replace(self.decoder.get_mut(), empty);
+                    self.decoder = GzDecoder::new(input);
+                }
+                0 => self.has_ended = true,
+                read_bytes => return Ok(read_bytes),
+            }
+        }
+        Ok(0)
     }
 }
 

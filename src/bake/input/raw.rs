@@ -60,6 +60,11 @@ impl<'a> RawInput<'a> {
         Self::new(RawKind::Stream(reader))
     }
 
+    /// Returns an input without bytes.
+    pub(super) fn empty() -> Self {
+        RawInput::reader(Box::new(io::empty()))
+    }
+
     fn new(kind: RawKind<'a>) -> Self {
         RawInput { kind, read_bytes: 0, hasher: XxHash3_128::new(), has_ended: false, has_failed: false }
     }

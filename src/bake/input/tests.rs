@@ -63,6 +63,8 @@ fn compression_is_detected_by_the_first_bytes_and_all_bytes_are_read() {
         (Compression::None, rows.clone()),
         (Compression::Gzip, gzip(&rows)),
         (Compression::Gzip, [gzip(start), gzip(b""), gzip(end)].concat()),
+        (Compression::Gzip, [gzip(&rows), vec![0; 1_000_000]].concat()),
+        (Compression::Gzip, [gzip(start), vec![0; 512], gzip(end), vec![0]].concat()),
         (Compression::Zstd, zstd(&rows)),
         (Compression::Zstd, [skippable, zstd(start), zstd(b""), zstd(end)].concat()),
     ];
@@ -83,10 +85,22 @@ fn compression_is_detected_by_the_first_bytes_and_all_bytes_are_read() {
 }
 
 #[test]
+fn the_error_for_a_long_window_of_zstd_names_a_command() {
+    // A frame with a window of 2 GiB, as `zstd --long=31` writes it from a stream, and one block of 4 bytes.
+    let frame = b"\x28\xb5\x2f\xfd\x00\xa8\x21\0\x001,a\n";
+    let error = read(Input::reader("rows", &frame[..])).unwrap_err();
+    let message = "rows: is compressed by zstd with a window of more than 128 MiB: zstd -dc -M2048MB FILE | baker -";
+    assert!(error.starts_with(message), "{error}");
+    // The same frame with a window of 128 MiB.
+    let frame = b"\x28\xb5\x2f\xfd\x00\x88\x21\0\x001,a\n";
+    assert_eq!(read(Input::reader("rows", &frame[..])).unwrap().0, b"1,a\n");
+}
+
+#[test]
 fn short_inputs_are_read_unchanged() {
     for raw in [b"".as_slice(), b"1", b"1,\n", b"PAR", b"PAR1", b"PAR12", b"\x28\xb5\x2f", b"\x1f", b"\x1f\x8b,1"] {
         let open = open(Input::reader("rows", raw)).unwrap();
-        assert_eq!(open.head(), &raw[..raw.len().min(4)], "{raw:?}");
+        assert_eq!(open.head(), raw, "{raw:?}");
         let (bytes, facts) = read(Input::reader("rows", raw)).unwrap();
         assert_eq!((bytes.as_slice(), facts.len_bytes, facts.compression), (raw, raw.len() as u64, Compression::None));
     }

@@ -1,4 +1,4 @@
-//! JSON Lines: one object per line.
+//! JSON objects: one per line (JSON Lines), in a list, or one after the other.
 //!
 //! If the key or value is a string, its text is used. For any other type, the JSON text is used, unchanged. The key
 //! must be a string or a number. Fields that are not chosen must be valid JSON and are skipped. Blank lines are skipped
@@ -7,21 +7,26 @@
 //! The columns of a typed table are fields. Without declared types, they are the fields of the first objects, in the
 //! order in which they first occur.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use memchr::memchr;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::deletions::DeletionColumns;
+use super::json_values::JsonValues;
 use super::pack::{Cell, Packer, ValueColumns};
-use super::text::{TextFormat, TextParser, TextPiece};
+use super::text::{RowRule, TextFormat, TextParser, TextPiece};
 use crate::bake::columns::{Column, ColumnsFault, ValueSpec};
 use crate::bake::error::{BakeError, Remedy, RowFault};
+use crate::bake::keys::{KeyColumns, canonical_decimal, key_name};
 use crate::bake::options::Options;
 use crate::bake::row::{InputRow, RowSink, is_removed, value_unless_removed};
 use crate::bake::typed::infer::{INFERENCE_LEN_BYTES, Inference};
 use crate::bake::typed::row_builder::{RowBuilder, unescaped};
 use crate::bake::typed::{Selected, TypedPlan};
+use crate::bake::warning::Warning;
 use crate::typed;
 
 /// The JSON Lines format.
@@ -33,15 +38,35 @@ pub(super) struct JsonLinesFormat<'o> {
 impl TextFormat for JsonLinesFormat<'_> {
     type Parser = JsonLinesParser;
 
-    fn delimiter(&self) -> Option<u8> {
-        None
+    fn row_rule(&self) -> RowRule {
+        RowRule::JSON
+    }
+
+    fn skip_lines(&self) -> u64 {
+        0
     }
 
     fn parser(&self, input: &str, first: &mut TextPiece) -> Result<Option<JsonLinesParser>, BakeError> {
-        match self.typed {
-            None => JsonLinesParser::new(self.options).map(Some).map_err(|fault| fault.in_input(input)),
-            Some(plan) => JsonLinesParser::typed(self.options, plan, input, first),
-        }
+        let parser = match self.typed {
+            None => JsonLinesParser::new(self.options).map(Some).map_err(|fault| fault.in_input(input))?,
+            Some(plan) => JsonLinesParser::typed(self.options, plan, input, first)?,
+        };
+        first.warnings.extend(self.warning_of_possible_deletions(input, first));
+        Ok(parser)
+    }
+}
+
+impl JsonLinesFormat<'_> {
+    /// Returns a warning if a field of the first rows seems to mark deletions.
+    fn warning_of_possible_deletions(&self, input: &str, first: &TextPiece) -> Option<Warning> {
+        const ROWS: usize = 1000;
+        self.options.base.as_ref()?;
+        rows(first).take(ROWS).find_map(|row| {
+            let fields: HashMap<String, &RawValue> = serde_json::from_slice(row.text).ok()?;
+            let columns = fields.iter().map(|(name, value)| (name.clone(), value.get().trim_matches('"')));
+            let deletions = DeletionColumns::new(self.options, self.typed, columns);
+            deletions.warning(input, |value| Some(value.as_bytes()))
+        })
     }
 }
 
@@ -50,8 +75,10 @@ impl TextFormat for JsonLinesFormat<'_> {
 pub(super) struct JsonLinesParser {
     /// The names of all chosen fields, without duplicates.
     fields: Vec<String>,
-    /// The key's position in `fields`.
-    key: usize,
+    /// The positions of the key's fields in `fields`.
+    key: KeyColumns,
+    /// The position of the end of ranges in `fields`.
+    end: Option<usize>,
     value: ValueColumns,
     delete: Option<usize>,
     texts: Texts,
@@ -61,6 +88,7 @@ pub(super) struct JsonLinesParser {
 #[derive(Clone, Default)]
 struct Texts {
     key: String,
+    end: String,
     value: String,
     delete: String,
 }
@@ -91,7 +119,10 @@ impl JsonLinesParser {
             }
         };
         let delete = options.delete_column.as_ref().map(|column| position(field_name(column)));
-        Ok(JsonLinesParser { fields, key, value, delete, texts: Texts::default() })
+        let more_keys = options.more_key_columns.iter().map(|column| position(field_name(column))).collect();
+        let end = options.end_column().map(|column| position(field_name(column)));
+        let (key, texts) = (KeyColumns::new(key, more_keys), Texts::default());
+        Ok(JsonLinesParser { fields, key, end, value, delete, texts })
     }
 }
 
@@ -101,6 +132,32 @@ fn position(fields: &mut Vec<String>, name: String) -> usize {
         fields.push(name);
         fields.len() - 1
     })
+}
+
+/// A row of a piece: the number of the line on which it begins, its text, and the offset after it.
+struct JsonRow<'p> {
+    line: u64,
+    text: &'p [u8],
+    end: usize,
+}
+
+/// Returns the rows of a piece, without blank lines.
+fn rows(piece: &TextPiece) -> Box<dyn Iterator<Item = JsonRow<'_>> + '_> {
+    let bytes = &piece.bytes[..];
+    if let Some(is_in_list) = piece.starts_in_list {
+        let (mut line, mut counted) = (piece.first_line, 0);
+        return Box::new(JsonValues { bytes, at: 0, is_in_list, at_end: true }.map(move |range| {
+            line += memchr::memchr_iter(b'\n', &bytes[counted..range.start]).count() as u64;
+            counted = range.start;
+            JsonRow { line, text: &bytes[range.clone()], end: range.end }
+        }));
+    }
+    let mut end = 0;
+    let rows = (piece.first_line..).zip(lines(bytes)).map(move |(line, text)| {
+        end += text.len() + 1;
+        JsonRow { line, text: text.strip_suffix(b"\r").unwrap_or(text), end: end.min(bytes.len()) }
+    });
+    Box::new(rows.filter(|row| !row.text.trim_ascii().is_empty()))
 }
 
 /// Returns the lines of a piece without their line feeds.
@@ -117,13 +174,10 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl TextParser for JsonLinesParser {
     fn parse(&mut self, piece: &TextPiece, sink: &mut impl RowSink) -> Result<(), BakeError> {
         let mut found = vec![None; self.fields.len()];
-        for (line, text) in (piece.first_line..).zip(lines(&piece.bytes)) {
-            let text = text.strip_suffix(b"\r").unwrap_or(text);
-            if !text.trim_ascii().is_empty() {
-                match self.row(line, text, &mut found) {
-                    Ok(row) => sink.row(&row)?,
-                    Err(fault) => sink.bad(line, fault, text)?,
-                }
+        for JsonRow { line, text, .. } in rows(piece) {
+            match self.row(line, text, &mut found) {
+                Ok(row) => sink.row(&row)?,
+                Err(fault) => sink.bad(line, fault, text)?,
             }
         }
         Ok(())
@@ -144,23 +198,31 @@ impl JsonLinesParser {
         if let Err(error) = object.deserialize(&mut json).and_then(|()| json.end()) {
             return Err(match twice {
                 Some(field) => RowFault::FieldTwice { field: self.fields[field].clone() },
-                None => not_an_object(text).unwrap_or_else(|| RowFault::json(&error, 0)),
+                None => fault_of(text, &error),
             });
         }
-        let Texts { key: key_text, value: value_text, delete: delete_text } = &mut self.texts;
+        let Texts { key: key_text, end: end_text, value: value_text, delete: delete_text } = &mut self.texts;
         let missing = |field: usize| RowFault::MissingField { field: self.fields[field].clone() };
-        let key = found[self.key].ok_or_else(|| missing(self.key))?;
-        let key = match key.get().as_bytes()[0] {
-            b'"' | b'-' | b'0'..=b'9' => content(text, key, key_text)?,
-            first => return Err(RowFault::KeyType { column: self.fields[self.key].clone(), found: kind(first) }),
+        let raw_key = |field: usize| {
+            let raw = found[field].ok_or_else(|| missing(field))?;
+            match raw.get().as_bytes()[0] {
+                b'"' | b'-' | b'0'..=b'9' => Ok(raw),
+                first => Err(RowFault::KeyType { column: self.fields[field].clone(), found: kind(first) }),
+            }
         };
+        let end = self.end.map(|end| content(text, raw_key(end)?, end_text)).transpose()?;
+        let key = self.key.text(
+            |field| content(text, raw_key(field)?, key_text),
+            // A part that has escapes needs a buffer of its own.
+            |field| content(text, raw_key(field)?, &mut String::new()).map(<[u8]>::to_vec),
+        )?;
         let delete = match self.delete.and_then(|field| found[field]).filter(|raw| raw.get() != "null") {
             Some(raw) => Some(content(text, raw, delete_text)?),
             None => None,
         };
         let value = match &mut self.value {
             ValueColumns::Typed(..) if is_removed(delete) => b"",
-            ValueColumns::Typed(fields, rows) => rows.json(text, fields.iter().map(|field| found[*field]))?,
+            ValueColumns::Typed(fields, rows) => rows.json(text, fields.iter().map(|field| found[(*field)?]))?,
             ValueColumns::Packed(fields, packer) => packer.pack(fields.iter().map(|field| match found[*field] {
                 Some(raw) => Cell::Json(raw.get()),
                 None => Cell::Null,
@@ -170,7 +232,7 @@ impl JsonLinesParser {
                 value_unless_removed(value, delete, || missing(*field))?
             }
         };
-        Ok(InputRow { line, key, value, delete, text })
+        Ok(InputRow { line, key, end, value, delete, text })
     }
 }
 
@@ -190,7 +252,16 @@ fn content<'t>(line: &[u8], raw: &'t RawValue, text: &'t mut String) -> Result<&
     if json.starts_with('"') { unescaped(line, json, text) } else { Ok(json.as_bytes()) }
 }
 
-/// Returns a fault if a line is JSON but not an object. Returns `None` for any other line.
+/// Returns the fault of a row that is not an object, or not JSON.
+fn fault_of(text: &[u8], error: &serde_json::Error) -> RowFault {
+    let line_at = match error.line() {
+        0 | 1 => 0,
+        line => memchr::memchr_iter(b'\n', text).nth(line - 2).map_or(0, |line_end| line_end + 1),
+    };
+    not_an_object(text).unwrap_or_else(|| RowFault::json(error, line_at))
+}
+
+/// Returns a fault if a row is JSON but not an object. Returns `None` for any other row.
 fn not_an_object(text: &[u8]) -> Option<RowFault> {
     let first = *text.trim_ascii().first()?;
     let is_json = || serde_json::from_slice::<IgnoredAny>(text).is_ok();
@@ -279,59 +350,76 @@ impl JsonLinesParser {
         input: &str,
         first: &TextPiece,
     ) -> Result<Option<JsonLinesParser>, BakeError> {
-        let Some(key) = &options.key else {
+        let keys: Vec<String> = options.key_columns().map(field_name).collect();
+        if keys.is_empty() {
             let message = "typed columns are chosen: choose the key field as well";
             return Err(ColumnsFault::new(message, &[Remedy::ChooseKey]).in_input(input));
-        };
-        let key = field_name(key);
-        let delete = options.delete_column.as_ref().map(field_name);
-        let selected = plan.selected(&key, |column| Ok(field_name(column))).map_err(|fault| fault.in_input(input))?;
+        }
+        let key = key_name(keys.iter().map(String::as_str));
+        let (delete, end) = (options.delete_column.as_ref().map(field_name), options.end_column().map(field_name));
+        let selected = plan.selected(&keys, |column| Ok(field_name(column))).map_err(|fault| fault.in_input(input))?;
         let schema = match selected {
             Selected::Typed(columns) => plan.set(&key, columns, input)?,
             selected => {
                 let chosen = if let Selected::Named(names) = selected { Some(names) } else { None };
-                match infer(first, chosen, &key, delete.as_deref()) {
-                    Some(columns) => plan.set_inferred(&key, columns, input)?,
-                    None => return Ok(None),
+                match infer(first, chosen, &keys, [delete.as_deref(), end.as_deref()]) {
+                    Some((columns, has_text_key)) => plan.set_inferred(&key, columns, has_text_key, input)?,
+                    None => return no_objects(first, input).map_or(Ok(None), Err),
                 }
             }
         };
         let mut fields = Vec::new();
-        let key = position(&mut fields, key);
-        let positions = schema.columns().iter().map(|column| position(&mut fields, column.name.clone())).collect();
-        let delete = delete.map(|delete| position(&mut fields, delete));
+        let mut keys = keys.into_iter().map(|name| position(&mut fields, name)).collect::<Vec<_>>();
+        let key = KeyColumns::new(keys.remove(0), keys);
+        let columns = schema.columns().iter();
+        let positions = columns.map(|column| Some(position(&mut fields, column.name.clone()))).collect();
+        let [delete, end] = [delete, end].map(|name| name.map(|name| position(&mut fields, name)));
         let value = ValueColumns::Typed(positions, Box::new(RowBuilder::new(schema.clone())));
-        Ok(Some(JsonLinesParser { fields, key, value, delete, texts: Texts::default() }))
+        Ok(Some(JsonLinesParser { fields, key, end, value, delete, texts: Texts::default() }))
     }
 }
 
-/// Infers the types of the chosen fields, or of all fields except the key and the mark of deletions, from the first
-/// objects. Returns `None` if there are no objects.
+/// Returns the error for a piece that has rows, but no objects from which types can be inferred.
+fn no_objects(piece: &TextPiece, input: &str) -> Option<BakeError> {
+    let row = rows(piece).next()?;
+    let mut json = serde_json::Deserializer::from_slice(row.text);
+    Some(match json.deserialize_map(Fields) {
+        Err(error) => BakeError::Row { input: input.to_owned(), line: row.line, fault: fault_of(row.text, &error) },
+        // The first objects only remove keys.
+        Ok(_) => BakeError::NoTypes,
+    })
+}
+
+/// Infers the types of the chosen fields, or of all fields except the key, the mark of deletions, and the end of ranges,
+/// from the first objects. Also returns whether a key in them is text. Returns `None` if there are no objects.
 fn infer(
     piece: &TextPiece,
     chosen: Option<Vec<String>>,
-    key: &str,
-    delete: Option<&str>,
-) -> Option<Vec<typed::Column>> {
+    keys: &[String],
+    [delete, end_of_range]: [Option<&str>; 2],
+) -> Option<(Vec<typed::Column>, bool)> {
     let takes_all = chosen.is_none();
     let mut columns: Vec<(String, Inference, u64)> =
         chosen.unwrap_or_default().into_iter().map(|name| (name, Inference::new(), 0)).collect();
-    let (mut end, mut rows) = (0, 0);
-    for line in lines(&piece.bytes) {
-        end += line.len() + 1;
-        if rows > 0 && end.min(piece.bytes.len()) > INFERENCE_LEN_BYTES {
+    let (mut count_of_rows, mut has_text_key) = (0, false);
+    for JsonRow { text, end, .. } in rows(piece) {
+        if count_of_rows > 0 && end > INFERENCE_LEN_BYTES {
             break;
         }
-        // The parser reports malformed lines later.
-        let mut json = serde_json::Deserializer::from_slice(line);
+        // The parser reports malformed rows later.
+        let mut json = serde_json::Deserializer::from_slice(text);
         let Ok(fields) = json.deserialize_map(Fields) else { continue };
         let mut marks = fields.iter().filter(|(name, _)| Some(name.as_str()) == delete);
         if marks.any(|(_, value)| is_removed(Some(value.get().trim_matches('"').as_bytes()))) {
             continue;
         }
-        rows += 1;
+        count_of_rows += 1;
         for (name, value) in fields {
-            let is_new = || takes_all && name != key && Some(name.as_str()) != delete;
+            let is_key = keys.contains(&name);
+            if is_key {
+                has_text_key |= canonical_decimal(value.get().trim_matches('"').as_bytes()).is_none();
+            }
+            let is_new = || takes_all && !is_key && ![delete, end_of_range].contains(&Some(name.as_str()));
             let at = match columns.iter().position(|(other, ..)| *other == name) {
                 Some(at) => at,
                 None if is_new() => {
@@ -346,12 +434,12 @@ fn infer(
         }
     }
     let column = |(name, mut inference, count): (String, Inference, u64)| {
-        if count < rows {
+        if count < count_of_rows {
             inference.add_empty();
         }
         inference.column(name)
     };
-    (rows > 0).then(|| columns.into_iter().map(column).collect())
+    (count_of_rows > 0).then(|| (columns.into_iter().map(column).collect(), has_text_key))
 }
 
 /// Deserializes the names and values of all fields of an object.
@@ -384,7 +472,7 @@ mod tests {
 
     fn parsed(options: &Options, piece: impl AsRef<[u8]>) -> Vec<String> {
         let mut lines = Lines::default();
-        let piece = TextPiece { bytes: piece.as_ref().to_vec(), first_line: 7, has_quotes: false };
+        let piece = TextPiece::of_lines(piece.as_ref().to_vec(), 7);
         JsonLinesParser::new(options).unwrap().parse(&piece, &mut lines).unwrap();
         lines.0
     }
@@ -429,13 +517,13 @@ mod tests {
             (r#"{"k":[1],"v":1}"#, r#"7: the key "k" is a list, "#),
             (r#"{"k":{},"v":1}"#, r#"7: the key "k" is an object, "#),
             (r#"{"k":false,"v":1}"#, r#"7: the key "k" is a boolean, "#),
-            ("[1,2]", "7: the line is a list, where an object was expected"),
-            ("\"k\"", "7: the line is a string, "),
-            ("-17", "7: the line is a number, "),
-            ("null", "7: the line is null, "),
+            ("[1,2]", "7: the row is a list, where an object was expected"),
+            ("\"k\"", "7: the row is a string, "),
+            ("-17", "7: the row is a number, "),
+            ("null", "7: the row is null, "),
             ("1,one", "7: invalid JSON at byte 1: "),
             ("key", "7: invalid JSON at byte 1: "),
-            (r#"{"k":1,"v":2"#, "7: invalid JSON at byte 12: EOF while parsing an object: one object was expected"),
+            (r#"{"k":1,"v":2"#, "7: invalid JSON at byte 12: EOF while parsing an object: an object was expected"),
             (r#"{"k":1,"v":2} {"k":3}"#, "7: invalid JSON at byte 15: trailing characters: "),
             (r#"{"k":1,"v":"\ud800"}"#, "7: invalid JSON at byte 19: "),
             (r#"{"k":1,"x":01,"v":2}"#, "7: invalid JSON at byte 13: "),

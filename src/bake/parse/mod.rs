@@ -3,8 +3,11 @@
 //! In: inputs. Out: rows, whose keys and values are bytes. Each format cuts its input into pieces ([`PieceReader`]) and
 //! parses the pieces ([`ParsePiece`]). CONTRIBUTING.md says how to add a format.
 
+mod deletions;
 mod delimited;
+mod dialect;
 mod json_lines;
+mod json_values;
 mod pack;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -19,14 +22,18 @@ use twox_hash::XxHash3_128;
 
 use super::budget::Context;
 use super::columns::ColumnsFault;
-use super::error::{BakeError, Remedy};
+use super::error::{BakeError, Remedy, RowPlace};
 use super::input::{Compression, FillRows, Input, InputFacts, OpenInput, Opened, RowPiece};
 use super::options::Format;
 use super::row::{Filler, InputRow, RowSink};
 use super::typed::row_builder::RowBuilder;
+use super::warning::Warning;
 use crate::typed::Schema;
 use delimited::DelimitedFormat;
+use dialect::Dialect;
 use json_lines::JsonLinesFormat;
+#[cfg(feature = "parquet")]
+pub use parquet::parquet_key_type;
 use text::TextReader;
 
 /// Opens an input and returns the reader of its format.
@@ -37,14 +44,14 @@ pub(super) fn open<'i>(input: Input<'i>, context: &'i Context<'i>) -> Result<Box
         Opened::Bytes(opened) => *opened,
         Opened::Rows(fill) => return MemoryReader::open(name, fill, context).map(|reader| Box::new(reader) as _),
     };
-    let delimited = |opened, delimiter: u8| -> Box<dyn PieceReader + 'i> {
-        let delimiter = options.delimiter.unwrap_or(delimiter);
-        let format = DelimitedFormat { delimiter, options, typed: context.typed.as_ref() };
-        Box::new(TextReader::new(opened, format, context))
+    let delimited = |opened, delimiter: u8| -> Result<Box<dyn PieceReader + 'i>, BakeError> {
+        let dialect = Dialect::new(options, delimiter)?;
+        let format = DelimitedFormat { dialect, options, typed: context.typed.as_ref() };
+        Ok(Box::new(TextReader::new(opened, format, context)))
     };
     Ok(match options.format.detect(&name, opened.head()) {
-        Format::Auto | Format::Delimited => delimited(opened, b','),
-        Format::Tsv => delimited(opened, b'\t'),
+        Format::Auto | Format::Delimited => delimited(opened, b',')?,
+        Format::Tsv => delimited(opened, b'\t')?,
         Format::JsonLines => {
             Box::new(TextReader::new(opened, JsonLinesFormat { options, typed: context.typed.as_ref() }, context))
         }
@@ -79,7 +86,7 @@ struct MemoryReader<'i> {
 
 impl<'i> MemoryReader<'i> {
     fn open(name: String, fill: FillRows<'i>, context: &Context<'_>) -> Result<Self, BakeError> {
-        let declared = context.typed.as_ref().map(|typed| typed.declared_schema(context.options.key.as_ref()));
+        let declared = context.typed.as_ref().map(|typed| typed.declared_schema(context.options));
         let schema = match declared.transpose()? {
             Some(None) => {
                 let message = "rows in memory have no names and types of columns: declare them";
@@ -111,7 +118,8 @@ impl PieceReader for MemoryReader<'_> {
             first_line,
             last_line_max: self.rows,
             len_bytes: rows.len_bytes(),
-            may_be_header: false,
+            first_row: RowPlace { is_first: first_line == 1, may_be_header: false },
+            warnings: Vec::new(),
             rows: Box::new(MemoryPiece { first_line, rows, schema: self.schema.clone() }),
         }))
     }
@@ -141,7 +149,7 @@ impl ParsePiece for MemoryPiece {
                 filler.bad(line, fault, b"")?;
                 continue;
             }
-            filler.row(&InputRow { line, key, value, delete: None, text: b"" })?;
+            filler.row(&InputRow { line, key, end: None, value, delete: None, text: b"" })?;
         }
         Ok(())
     }
@@ -185,8 +193,10 @@ pub(in crate::bake) struct Piece {
     pub(in crate::bake) last_line_max: u64,
     /// The approximate memory that the rows take before they are parsed.
     pub(in crate::bake) len_bytes: usize,
-    /// Whether the first row could be a header that the options do not declare.
-    pub(in crate::bake) may_be_header: bool,
+    /// The place of the first row.
+    pub(in crate::bake) first_row: RowPlace,
+    /// What is suspicious about the first rows of the input.
+    pub(in crate::bake) warnings: Vec<Warning>,
     pub(in crate::bake) rows: Box<dyn ParsePiece>,
 }
 

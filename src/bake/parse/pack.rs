@@ -40,8 +40,8 @@ pub(super) enum Cell<'a> {
 pub(super) enum ValueColumns {
     One(usize),
     Packed(Vec<usize>, Packer),
-    /// The columns of a typed table, in its order.
-    Typed(Vec<usize>, Box<RowBuilder>),
+    /// The columns of a typed table, in its order. A column that the input lacks is `None`, and null in all rows.
+    Typed(Vec<Option<usize>>, Box<RowBuilder>),
 }
 
 /// Packs the chosen columns of rows, one row at a time.

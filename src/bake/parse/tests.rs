@@ -1,11 +1,13 @@
 //! Tests that cut random text into short pieces, and a row sink that the tests of all formats use.
 
 use super::delimited::{DelimitedParser, Fields};
+use super::dialect::Dialect;
 use super::json_lines::JsonLinesParser;
 use super::pack::ValueColumns;
-use super::text::{CutError, Cutter, TextParser};
+use super::text::{CutError, Cutter, RowRule, TextParser};
 use crate::bake::columns::Column;
 use crate::bake::error::{BakeError, RowFault};
+use crate::bake::keys::KeyColumns;
 use crate::bake::options::Options;
 use crate::bake::row::{InputRow, RowSink};
 
@@ -26,6 +28,8 @@ impl RowSink for Lines {
         self.0.push(format!("{line}: {fault} [{}]", String::from_utf8_lossy(text)));
         Ok(())
     }
+
+    fn rows_in_quotes(&mut self, _: u64) {}
 }
 
 pub(super) fn name(name: &str) -> Column {
@@ -34,13 +38,21 @@ pub(super) fn name(name: &str) -> Column {
 
 /// Describes rows of two fields: the key, then the value.
 pub(super) fn key_and_value() -> Fields {
-    Fields { key: 0, value: ValueColumns::One(1), delete: None, count: 2, columns_chosen: false }
+    Fields {
+        key: KeyColumns::new(0, Vec::new()),
+        end: None,
+        value: ValueColumns::One(1),
+        delete: None,
+        count: 2,
+        columns_chosen: false,
+        names: ["1".to_owned(), "2".to_owned()],
+    }
 }
 
 /// Cuts a text into pieces and parses them. Returns the rows, the faults of bad rows, and at the end the error, if
 /// there is one.
-fn pieces_of(text: &[u8], delimiter: Option<u8>, piece_len_bytes: usize) -> Vec<String> {
-    let mut cutter = Cutter::new(text, delimiter, piece_len_bytes, 1 << 20);
+fn pieces_of(text: &[u8], dialect: Option<Dialect>, piece_len_bytes: usize) -> Vec<String> {
+    let mut cutter = Cutter::new(text, dialect.map_or(RowRule::JSON, RowRule::Delimited), piece_len_bytes, 1 << 20);
     let mut lines = Lines::default();
     loop {
         let piece = match cutter.next_piece(Vec::new()) {
@@ -52,8 +64,8 @@ fn pieces_of(text: &[u8], delimiter: Option<u8>, piece_len_bytes: usize) -> Vec<
                 return lines.0;
             }
         };
-        let parsed = match delimiter {
-            Some(delimiter) => DelimitedParser::new(delimiter, key_and_value()).parse(&piece, &mut lines),
+        let parsed = match dialect {
+            Some(dialect) => DelimitedParser::new(dialect, key_and_value()).parse(&piece, &mut lines),
             None => JsonLinesParser::new(&Options::default()).unwrap().parse(&piece, &mut lines),
         };
         parsed.unwrap();
@@ -111,9 +123,9 @@ fn delimited_text_cut_anywhere_gives_the_rows_that_the_csv_crate_gives() {
     ];
     let mut taken = 0;
     for text in texts(&parts, 20_000) {
-        let whole = pieces_of(&text, Some(b','), 1 << 20);
+        let whole = pieces_of(&text, Some(Dialect::with_delimiter(b',')), 1 << 20);
         for piece_len_bytes in [3, 4, 7, 16] {
-            let cut = pieces_of(&text, Some(b','), piece_len_bytes);
+            let cut = pieces_of(&text, Some(Dialect::with_delimiter(b',')), piece_len_bytes);
             assert_eq!(cut, whole, "pieces of {piece_len_bytes} bytes of {:?}", text.escape_ascii().to_string());
         }
         // Skips bad rows. The crate `csv` must find all other rows, in the same order.
@@ -133,8 +145,50 @@ fn delimited_text_cut_anywhere_gives_the_rows_that_the_csv_crate_gives() {
 }
 
 #[test]
-fn json_lines_cut_anywhere_give_the_same_rows() {
-    let parts: [&[u8]; 16] = [
+fn text_of_any_dialect_cut_anywhere_gives_the_same_rows() {
+    let parts: [&[u8]; 14] = [
+        b",",
+        b",",
+        b"\n",
+        b"\n",
+        b"\n#",
+        b"\"",
+        b"'",
+        b"\\",
+        b"\\\n",
+        b"\r\n",
+        b"\r",
+        b"a",
+        b"#\",\"",
+        b"\xef\xbb\xbf",
+    ];
+    for (quote, escape, comment) in [
+        (None, None, None),
+        (None, Some(b'\\'), None),
+        (None, Some(b'\\'), Some(b'#')),
+        (Some(b'"'), None, Some(b'#')),
+        (Some(b'"'), Some(b'\\'), None),
+        (Some(b'\''), Some(b'\\'), Some(b'#')),
+        (Some(b'\''), None, None),
+    ] {
+        let dialect = Some(Dialect { delimiter: b',', quote, escape, comment });
+        for text in texts(&parts, 3000) {
+            let whole = pieces_of(&text, dialect, 1 << 20);
+            for piece_len_bytes in [3, 4, 7, 16] {
+                let cut = pieces_of(&text, dialect, piece_len_bytes);
+                let text = text.escape_ascii().to_string();
+                assert_eq!(cut, whole, "pieces of {piece_len_bytes} bytes of {text:?} in {dialect:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn json_cut_anywhere_gives_the_same_rows() {
+    let parts: [&[u8]; 19] = [
+        b"[{\"key\":1,\n\"value\":[{}]}",
+        b",",
+        b"{\"key\":1,\"value\":\"]\\\"\"}",
         b"{",
         b"}\n",
         b"{\"key\":",

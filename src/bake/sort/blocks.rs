@@ -249,18 +249,21 @@ mod tests {
 
     use super::*;
     use crate::format::checksum::{BLOCK_LEN_BYTES, root_of, section_sum_of};
-    use crate::format::header::Dimensions;
-    use crate::format::key::KeyKind;
+    use crate::format::header::{Dimensions, TableLayout};
+    use crate::format::key_type::KeyType;
 
     /// Returns the checksums of `block_count` blocks of records and of the index, a file, and the file's layout. The
     /// file has these checksums in its block sums section, and a hole instead of records and index.
     fn table(block_count: usize) -> (Vec<U64>, Arc<File>, Layout) {
         let dimensions = Dimensions {
-            key_kind: KeyKind::U64,
+            table_layout: TableLayout::Fast,
+            key_type: KeyType::U64,
+            has_ranges: false,
             row_count: 1,
             hash_seed: 0,
             record_align_bytes: 4096,
             records_len_bytes: (block_count * BLOCK_LEN_BYTES) as u64,
+            groups_len_bytes: 0,
             part_pilots: 1,
             part_slots: 1,
             schema_len_bytes: 0,

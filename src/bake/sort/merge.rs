@@ -115,12 +115,22 @@ impl LastKept {
     }
 }
 
+/// What happens to a row of the base with the key of another row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::bake) enum ReplacedRow {
+    /// The row is dropped and counted.
+    Dropped,
+    /// The row is passed on after the other row.
+    Passed,
+}
+
 /// Passes the rows of all sources to `take` in key order. If several sources have a row with the same key, only the row
-/// of the source with the lowest rank is passed, and `tally` counts the other rows. Within a source, keys must be
-/// unique. The first `common_len_bytes` bytes of all keys must be equal.
+/// of the source with the lowest rank is passed, and `tally` counts the other rows; `replaced` is the exception. Within a
+/// source, keys must be unique. The first `common_len_bytes` bytes of all keys must be equal.
 pub(in crate::bake) fn merge(
     sources: &mut [SortedRows<'_>],
     common_len_bytes: usize,
+    replaced: ReplacedRow,
     tally: &mut Tally,
     mut take: impl FnMut(&HeldRow<'_>, u64) -> Result<(), BakeError>,
 ) -> Result<(), BakeError> {
@@ -135,6 +145,8 @@ pub(in crate::bake) fn merge(
         } else if source.rank != BASE_RANK {
             tally.duplicates_dropped += 1;
             tally.note(|| Duplicate::new(row.key, kept.origin, origin), kept.origin.max(origin));
+        } else if replaced == ReplacedRow::Passed {
+            take(&row, origin)?;
         } else if kept.deleted {
             tally.base_removed += 1;
         } else {

@@ -7,6 +7,7 @@ use crate::bake::bad_rows::BadRow;
 use crate::bake::error::RowFault;
 use crate::bake::keys::canonical_decimal;
 use crate::format::FormatError;
+use crate::format::form::RecordForm;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, VALUE_LEN_MAX_BYTES};
 use crate::machine_memory::{SHORT_HUGE_PAGE_LEN_BYTES, huge_page_len_bytes, page_len_bytes};
@@ -31,6 +32,10 @@ pub(in crate::bake) struct ParsedPiece {
     /// Whether any row removes its key.
     pub(in crate::bake) has_deleted: bool,
     pub(in crate::bake) bad: Vec<BadRow>,
+    /// The number of rows with a quoted field whose lines look like rows.
+    pub(in crate::bake) rows_in_quotes: u64,
+    /// The origin (input and line) of the first of these rows.
+    pub(in crate::bake) first_origin_in_quotes: Option<u64>,
 }
 
 impl ParsedPiece {
@@ -46,6 +51,8 @@ impl ParsedPiece {
             is_ascending: true,
             has_deleted: false,
             bad: Vec::new(),
+            rows_in_quotes: 0,
+            first_origin_in_quotes: None,
         }
     }
 
@@ -60,6 +67,7 @@ impl ParsedPiece {
         self.positions.clear();
         self.bad.clear();
         (self.kind, self.first_line, self.origin, self.last_line) = (kind, first_line, origin, 0);
+        (self.rows_in_quotes, self.first_origin_in_quotes) = (0, None);
         (self.first_text_line, self.is_ascending, self.has_deleted) = (None, true, false);
     }
 
@@ -76,7 +84,7 @@ impl ParsedPiece {
             return Err(RowFault::Value(FormatError::ValueTooLong { len_bytes: value.len() as u64 }));
         }
         let line = u32::try_from(line - self.first_line).map_err(|_| RowFault::OutOfMemory)?;
-        let row = HeldRow { key, value, line, deleted };
+        let row = HeldRow { key, end: None, value, line, deleted };
         self.positions.try_reserve(1).map_err(|_| RowFault::OutOfMemory)?;
         let position = u32::try_from(self.arena.len_bytes() / ALIGN_BYTES).map_err(|_| RowFault::OutOfMemory)?;
         if self.first_text_line.is_none()
@@ -94,6 +102,12 @@ impl ParsedPiece {
         self.last_line = line;
         self.has_deleted |= deleted;
         Ok(())
+    }
+
+    /// Counts a row with a quoted field whose lines look like rows.
+    pub(in crate::bake) fn add_row_in_quotes(&mut self, line: u64) {
+        self.rows_in_quotes += 1;
+        self.first_origin_in_quotes.get_or_insert(self.origin + (line - self.first_line));
     }
 
     pub(in crate::bake) fn len(&self) -> usize {
@@ -123,14 +137,14 @@ impl ParsedPiece {
     /// Returns the row at one of the positions that [`ParsedPiece::positions`] returns.
     #[inline]
     pub(in crate::bake) fn at(&self, position: u32) -> HeldRow<'_> {
-        HeldRow::decode(self.kind, self.bytes_from(position), ALIGN_BYTES).expect("a row that push wrote").0
+        HeldRow::decode(self.kind.into(), self.bytes_from(position), ALIGN_BYTES).expect("a row that push wrote").0
     }
 
     /// Returns the key of the row at one of the positions that [`ParsedPiece::positions`] returns. The key is of the
     /// kind that was passed to [`ParsedPiece::begin`].
     #[inline]
     pub(in crate::bake) fn key_at(&self, position: u32) -> Key<'_> {
-        Key::from_record(self.kind, self.bytes_from(position)).expect("a row that push wrote").0
+        RecordForm::from(self.kind).read(self.bytes_from(position)).expect("a row that push wrote").0.key
     }
 
     #[inline]

@@ -9,14 +9,19 @@ use super::blocks::{BlockReader, BlockSums, Extent};
 use super::run::SortedRun;
 use super::spill::SpilledRun;
 use super::{ExtentOwner, HeldRow, OriginJumps};
+use crate::Lookup;
 use crate::bake::error::BakeError;
+use crate::bake::range_keys::RangeKeys;
 use crate::bake::table::WrittenRecords;
-use crate::format::FormatError;
 use crate::format::checksum::BLOCK_LEN_BYTES;
+use crate::format::form::RecordForm;
 use crate::format::header::RECORDS_OFFSET_BYTES;
 use crate::format::key::{Key, KeyKind};
+use crate::format::key_type::KeyType;
 use crate::format::record::ALIGN_BYTES;
-use crate::slots::{SlotSet, slot_of};
+use crate::format::{FormatError, Row};
+use crate::slots::{SlotSet, slot_of_typed};
+use crate::store::{MappedRows, MappedStore};
 
 /// A cursor over sorted rows in memory or on disk.
 pub(in crate::bake) struct SortedRows<'r> {
@@ -32,12 +37,27 @@ pub(in crate::bake) const BASE_RANK: u32 = u32::MAX;
 enum Storage<'r> {
     Memory { run: &'r SortedRun, next: usize },
     Blocks(Box<BlockRows>),
+    Groups(Box<GroupRows>),
+}
+
+/// Rows of an older table with the compact layout, whose keys and values are in different sections.
+struct GroupRows {
+    rows: MappedRows<Arc<MappedStore>>,
+    /// The row that the cursor has moved to.
+    next: Option<Row>,
+    /// The number of rows read, including skipped rows.
+    row: u64,
+    origins: RowOrigins,
+    next_origin: u64,
+    owner: ExtentOwner,
+    checks: TableChecks,
 }
 
 /// Rows in blocks on disk.
 struct BlockRows {
     reader: BlockReader,
-    kind: KeyKind,
+    /// How the rows store keys and ends.
+    form: RecordForm,
     /// The number of bytes from the next row to the end of the range to read.
     left_bytes: u64,
     /// The length of the next row, which is at the start of the reader's bytes. 0 if there is no next row.
@@ -47,11 +67,22 @@ struct BlockRows {
     /// The number of rows read, including skipped rows.
     row: u64,
     align_bytes: usize,
-    /// Whether number keys are returned as decimal text.
-    as_text: bool,
-    text: Vec<u8>,
+    returned: Returned,
+    /// The returned key of the next row, unless it is the stored one.
+    returned_key: Vec<u8>,
     /// The checks for rows of an older table. `None` for rows that this bake has written.
     table: Option<TableChecks>,
+}
+
+/// Which keys are returned.
+#[derive(Clone, Copy)]
+enum Returned {
+    /// The stored keys.
+    Stored,
+    /// Numbers as decimal text.
+    Text,
+    /// The keys by which ranges are sorted.
+    Ranges(RangeKeys),
 }
 
 /// The checks for rows of an older table. They are necessary although blocks are verified, because a forged table can
@@ -62,6 +93,7 @@ struct TableChecks {
     /// The prefix that all keys share.
     common: Vec<u8>,
     last_head: Option<u64>,
+    key_type: KeyType,
     /// The slots whose rows are returned. If `None`, all rows are returned.
     slots: Option<Arc<SlotSet>>,
 }
@@ -82,7 +114,9 @@ pub(in crate::bake) enum RowOrigins {
 #[derive(Clone)]
 pub(in crate::bake) struct TableRecords {
     pub(in crate::bake) extent: Extent,
-    pub(in crate::bake) kind: KeyKind,
+    pub(in crate::bake) key_type: KeyType,
+    /// Whether each row has the end of a range.
+    pub(in crate::bake) has_ranges: bool,
     pub(in crate::bake) row_count: u64,
     pub(in crate::bake) align_bytes: usize,
     pub(in crate::bake) origins: RowOrigins,
@@ -91,6 +125,8 @@ pub(in crate::bake) struct TableRecords {
     pub(in crate::bake) common_len_bytes: usize,
     /// The slots to read. If `None`, all rows are read.
     pub(in crate::bake) slots: Option<Arc<SlotSet>>,
+    /// The table, if it has the compact layout.
+    pub(in crate::bake) groups: Option<Arc<MappedStore>>,
 }
 
 impl TableRecords {
@@ -112,13 +148,15 @@ impl TableRecords {
         };
         Ok(TableRecords {
             extent,
-            kind: records.key_kind,
+            key_type: records.key_type,
+            has_ranges: records.has_ranges,
             row_count: records.row_count,
             align_bytes: records.record_align_bytes,
             origins,
             first_key,
             common_len_bytes: records.common_len_bytes,
             slots: None,
+            groups: None,
         })
     }
 }
@@ -137,11 +175,12 @@ impl<'r> SortedRows<'r> {
         rank: u32,
         buffer_len_bytes: usize,
     ) -> Result<Vec<Self>, BakeError> {
-        let as_text = run.kind != kind;
+        let returned = if run.kind == kind { Returned::Stored } else { Returned::Text };
         let sources = run.ranges(kind).map(|(from, to)| {
             let origins = RowOrigins::InRow(run.first_origin);
-            let stored = BlockRows::new(&run.extent, from..to, run.kind, ALIGN_BYTES, origins, buffer_len_bytes)?;
-            let storage = Storage::Blocks(Box::new(BlockRows { as_text, ..stored }));
+            let stored =
+                BlockRows::new(&run.extent, from..to, run.kind.into(), ALIGN_BYTES, origins, buffer_len_bytes)?;
+            let storage = Storage::Blocks(Box::new(BlockRows { returned, ..stored }));
             Ok(SortedRows { storage, rank })
         });
         sources.collect()
@@ -154,16 +193,38 @@ impl<'r> SortedRows<'r> {
         rank: u32,
         buffer_len_bytes: usize,
     ) -> Result<Self, BakeError> {
-        let checks = matches!(table.extent.owner, ExtentOwner::Table(_)).then(|| TableChecks {
+        let checks = || TableChecks {
             row_count: (from_bytes == 0).then_some(table.row_count),
             common: table.first_key.get(..table.common_len_bytes).unwrap_or_default().to_vec(),
             last_head: None,
+            key_type: table.key_type,
             slots: table.slots.clone(),
-        });
-        let TableRecords { extent, kind, align_bytes, origins, .. } = table;
-        let range = from_bytes..extent.len_bytes;
-        let stored = BlockRows::new(extent, range, *kind, *align_bytes, origins.clone(), buffer_len_bytes)?;
+        };
+        if let Some(groups) = &table.groups {
+            let rows = GroupRows {
+                rows: MappedRows::new(Arc::clone(groups), groups.unverified().iter().span()),
+                next: None,
+                row: 0,
+                origins: table.origins.clone(),
+                next_origin: 0,
+                owner: table.extent.owner.clone(),
+                checks: checks(),
+            };
+            return Ok(SortedRows { storage: Storage::Groups(Box::new(rows)), rank });
+        }
+        let checks = matches!(table.extent.owner, ExtentOwner::Table(_)).then(checks);
+        let TableRecords { extent, key_type, has_ranges, align_bytes, origins, .. } = table;
+        let (range, form) = (from_bytes..extent.len_bytes, RecordForm::new(*key_type, *has_ranges));
+        let stored = BlockRows::new(extent, range, form, *align_bytes, origins.clone(), buffer_len_bytes)?;
         Ok(SortedRows { storage: Storage::Blocks(Box::new(BlockRows { table: checks, ..stored })), rank })
+    }
+
+    /// Returns a cursor over the same rows of a table, with the keys by which its ranges are sorted, if it has ranges.
+    pub(in crate::bake) fn sorted_by(mut self, keys: Option<RangeKeys>) -> Self {
+        if let (Storage::Blocks(stored), Some(keys)) = (&mut self.storage, keys) {
+            stored.returned = Returned::Ranges(keys);
+        }
+        self
     }
 
     /// Moves to the first row and returns the head of its key: see [`Key::head`]. Returns `None` if there is no row.
@@ -171,6 +232,7 @@ impl<'r> SortedRows<'r> {
         match &mut self.storage {
             Storage::Memory { run, next } => Ok(run.head(*next, common_len_bytes)),
             Storage::Blocks(stored) => stored.read_next(common_len_bytes),
+            Storage::Groups(stored) => stored.read_next(),
         }
     }
 
@@ -183,6 +245,7 @@ impl<'r> SortedRows<'r> {
                 Ok(run.head(*next, common_len_bytes))
             }
             Storage::Blocks(stored) => stored.read_next(common_len_bytes),
+            Storage::Groups(stored) => stored.read_next(),
         }
     }
 
@@ -199,7 +262,33 @@ impl<'r> SortedRows<'r> {
         match &self.storage {
             Storage::Memory { run, next } => run.row(*next),
             Storage::Blocks(stored) => stored.row(),
+            Storage::Groups(stored) => stored.row(),
         }
+    }
+}
+
+impl GroupRows {
+    /// Moves to the next row of the slots, and returns its key.
+    fn read_next(&mut self) -> Result<Option<u64>, BakeError> {
+        self.next = None;
+        for row in self.rows.by_ref() {
+            let (key, value) = row.map_err(|_| self.owner.changed(self.row))?;
+            let head = key.as_key().head(0);
+            let held = HeldRow { key: key.as_key(), end: None, value: &value, line: 0, deleted: false };
+            self.checks.check(&held, self.row, head).map_err(|error| self.owner.damaged(error))?;
+            self.next_origin = self.origins.origin_of(self.row, 0);
+            self.row += 1;
+            if !self.checks.skips(&key.as_key()) {
+                self.next = Some((key, value));
+                return Ok(Some(head));
+            }
+        }
+        Ok(None)
+    }
+
+    fn row(&self) -> (HeldRow<'_>, u64) {
+        let (key, value) = self.next.as_ref().expect("a row that read_next has read");
+        (HeldRow { key: key.as_key(), end: None, value, line: 0, deleted: false }, self.next_origin)
     }
 }
 
@@ -208,22 +297,22 @@ impl BlockRows {
     fn new(
         extent: &Extent,
         range: Range<u64>,
-        kind: KeyKind,
+        form: RecordForm,
         align_bytes: usize,
         origins: RowOrigins,
         buffer_len_bytes: usize,
     ) -> Result<Self, BakeError> {
         Ok(BlockRows {
             reader: BlockReader::new(extent.clone(), range.start, buffer_len_bytes)?,
-            kind,
+            form,
             left_bytes: range.end - range.start,
             next_len_bytes: 0,
             next_origin: 0,
             origins,
             row: 0,
             align_bytes,
-            as_text: false,
-            text: Vec::new(),
+            returned: Returned::Stored,
+            returned_key: Vec::new(),
             table: None,
         })
     }
@@ -240,7 +329,7 @@ impl BlockRows {
         let read_len_bytes = std::mem::take(&mut self.next_len_bytes);
         self.consume(read_len_bytes);
         while self.left_bytes > 0 {
-            let decoded = HeldRow::decode(self.kind, self.reader.rest(), self.align_bytes);
+            let decoded = HeldRow::decode(self.form, self.reader.rest(), self.align_bytes);
             // A forged length may reach beyond the range.
             let fits = |(_, len_bytes): &(HeldRow<'_>, usize)| *len_bytes as u64 <= self.left_bytes;
             let Some((row, len_bytes)) = decoded.filter(fits) else {
@@ -249,16 +338,27 @@ impl BlockRows {
                 }
                 return Err(self.fault("the record is missing or malformed"));
             };
-            if self.as_text {
-                self.text.clear();
-                let number = row.key.as_u64().unwrap_or_default();
-                self.text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-            }
-            let key = if self.as_text { Key::Bytes(&self.text) } else { row.key };
-            let head = key.head(common_len_bytes);
             if let Some(expected) = &mut self.table {
+                let head = row.key.head(common_len_bytes);
                 expected.check(&row, self.row, head).map_err(|error| self.reader.owner().damaged(error))?;
             }
+            let key = match self.returned {
+                Returned::Stored => row.key,
+                Returned::Text => {
+                    self.returned_key.clear();
+                    let number = row.key.as_u64().unwrap_or_default();
+                    self.returned_key.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+                    Key::Bytes(&self.returned_key)
+                }
+                Returned::Ranges(keys) => match row.end.filter(|_| keys.are_of(row.row_key())) {
+                    Some(end) => {
+                        keys.encode(row.key, end, &mut self.returned_key);
+                        Key::Bytes(&self.returned_key)
+                    }
+                    None => return Err(self.fault("the range is not one of the type of the keys")),
+                },
+            };
+            let head = key.head(common_len_bytes);
             let (line, is_skipped) = (row.line, self.table.as_ref().is_some_and(|table| table.skips(&row.key)));
             let origin = self.origins.origin_of(self.row, line);
             self.row += 1;
@@ -284,9 +384,12 @@ impl BlockRows {
 
     #[inline]
     fn row(&self) -> (HeldRow<'_>, u64) {
-        let decoded = HeldRow::decode(self.kind, self.reader.rest(), self.align_bytes);
+        let decoded = HeldRow::decode(self.form, self.reader.rest(), self.align_bytes);
         let (row, _) = decoded.expect("a row that read_next has decoded");
-        let key = if self.as_text { Key::Bytes(&self.text) } else { row.key };
+        let key = match self.returned {
+            Returned::Stored => row.key,
+            Returned::Text | Returned::Ranges(_) => Key::Bytes(&self.returned_key),
+        };
         (HeldRow { key, ..row }, self.next_origin)
     }
 }
@@ -328,6 +431,6 @@ impl TableChecks {
 
     #[inline]
     fn skips(&self, key: &Key<'_>) -> bool {
-        self.slots.as_ref().is_some_and(|slots| !slots.has(slot_of(*key)))
+        self.slots.as_ref().is_some_and(|slots| !slots.has(slot_of_typed(self.key_type, *key)))
     }
 }

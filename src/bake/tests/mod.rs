@@ -1,7 +1,9 @@
 //! Tests of whole bakes with less memory than [`Options`] accepts. With little memory, a few thousand rows are enough
 //! to cover spilled runs, several merge passes, and interrupted streams.
 
+mod forms;
 mod model;
+mod ranges;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -16,6 +18,7 @@ use super::table::RecordsWriter;
 use super::{BakeError, Duplicates, Input, Keys, Options, Report, RowFault, bake_within, index};
 use crate::Lookup;
 use crate::format::key::{Key, KeyKind};
+use crate::format::key_type::KeyType;
 use crate::format::record::ALIGN_BYTES;
 use crate::replace::ReplaceRules;
 
@@ -71,7 +74,7 @@ impl Bench {
     /// Writes a table without a bake. `align_bytes` is the alignment of its records.
     fn write_table(&self, name: &str, kind: KeyKind, rows: &Rows, align_bytes: usize) {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(self.path(name)).unwrap();
-        let mut writer = RecordsWriter::new(&file, kind, align_bytes, 1).unwrap();
+        let mut writer = RecordsWriter::new(&file, kind.into(), false, align_bytes, 1).unwrap();
         for (key, value) in sorted(kind, rows) {
             writer.push(key, value).unwrap();
         }
@@ -155,7 +158,7 @@ fn rows_in_memory_give_the_same_file_as_text() {
             }
         }
         let report = bake(&bench, sorted(KeyKind::U64, &rows), &options(Keys::Auto)).unwrap();
-        assert_eq!(report.key_kind, KeyKind::U64);
+        assert_eq!(report.key_type, KeyType::U64);
     }
 }
 
@@ -167,7 +170,7 @@ fn keys_and_values_in_memory_can_be_any_bytes() {
         rows.insert(vec![byte], vec![b'"', byte, b'\n', byte, b',', b'\r']);
         rows.insert(vec![b',', byte, b'\n'], vec![]);
     }
-    bake(&bench, rows.iter().map(|(key, value)| (key.into(), &value[..])), &options(Keys::Bytes)).unwrap();
+    bake(&bench, rows.iter().map(|(key, value)| (key.into(), &value[..])), &options(Keys::BYTES)).unwrap();
     let table = open(&bench.path("new.db"));
     assert!(table.iter().map(Result::unwrap).eq(rows.iter().map(|(key, value)| (Key::from(key), &value[..]))));
 }
@@ -182,7 +185,7 @@ fn errors_name_bad_rows_in_memory_by_their_number() {
     };
     for (at, key, keys, wanted) in [
         (120, "seven", Keys::U64, "rows:120: the key is \"seven\" where an unsigned 64-bit decimal"),
-        (1, "", Keys::Bytes, "rows:1: a key of 0 bytes"),
+        (1, "", Keys::BYTES, "rows:1: a key of 0 bytes"),
         (200, "7", Keys::U64, "rows:200: key 7 is already on row 8: remove one"),
     ] {
         let rows = rows(at, key);
@@ -218,7 +221,7 @@ fn an_error_of_the_caller_leaves_no_file() {
 fn the_digest_of_rows_depends_on_where_keys_and_values_end() {
     let bench = Bench::tight(1);
     let digest = |key: &'static str, value: &'static str| {
-        let report = bake(&bench, [(key.into(), value.as_bytes())], &options(Keys::Bytes)).unwrap();
+        let report = bake(&bench, [(key.into(), value.as_bytes())], &options(Keys::BYTES)).unwrap();
         assert_eq!(report.inputs[0].len_bytes, 3);
         report.inputs[0].digest
     };

@@ -11,6 +11,7 @@ use super::{Bench, DELETED, Rows, csv, key, options};
 use crate::Lookup;
 use crate::bake::{BakeError, Duplicates, Keys, Options, RowFault};
 use crate::format::key::{Key, KeyKind};
+use crate::format::key_type::KeyType;
 use crate::format::record::ALIGN_BYTES;
 use crate::slots::{SLOT_COUNT, SlotRange};
 
@@ -49,17 +50,17 @@ fn value(may_be_deleted: bool) -> impl Strategy<Value = String> {
 fn key_text(keys: Keys) -> BoxedStrategy<String> {
     match keys {
         Keys::U64 => number().boxed(),
-        Keys::Bytes => text().boxed(),
+        Keys::Type(_) => text().boxed(),
         Keys::Auto => prop_oneof![200 => number(), 1 => text()].boxed(),
     }
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let keys = prop_oneof![Just(Keys::U64), Just(Keys::Bytes), Just(Keys::Auto)];
+    let keys = prop_oneof![Just(Keys::U64), Just(Keys::BYTES), Just(Keys::Auto)];
     let few_or_many = prop_oneof![1 => 0..20_usize, 3 => 500..2000_usize];
     let has_deleted = prop::bool::ANY;
     (keys, few_or_many, has_deleted).prop_flat_map(|(keys, count, has_deleted)| {
-        let base_key = if keys == Keys::Bytes { text().boxed() } else { number().boxed() };
+        let base_key = if keys == Keys::BYTES { text().boxed() } else { number().boxed() };
         let base = btree_map(base_key, "[a-z]{0,40}".prop_map(String::into_bytes), 0..400);
         let slots = (0..8192_u16, 8192..SLOT_COUNT);
         let slots = slots.prop_map(|(first_slot, last_slot)| SlotRange { first_slot, last_slot });
@@ -223,7 +224,7 @@ fn check(case: &Case, coverage: &Coverage) {
                 absent_removed: report.absent_removed,
             };
             assert_eq!(reported, outcome);
-            assert_eq!((report.key_kind, report.rows), (kind, outcome.rows.len() as u64));
+            assert_eq!((report.key_type, report.rows), (kind.into(), outcome.rows.len() as u64));
             outcome
         }
         (Err((input, line)), Err(BakeError::Row { input: found, line: found_line, fault })) => {
@@ -275,7 +276,7 @@ fn runs_of_numbers_become_text_if_the_last_key_is_not_a_number() {
         texts.sort_by_key(|row| crate::format::checksum::block_sum(row.as_bytes()).get());
         texts.push("text,last\n".to_owned());
         let report = bench.bake(&[texts.concat()], "new.db", &options(Keys::Auto)).unwrap();
-        assert_eq!(report.key_kind, KeyKind::Bytes);
+        assert_eq!(report.key_type, KeyType::BYTES);
         assert!(report.runs > 2 && report.merge_passes > 1, "{} runs, {} passes", report.runs, report.merge_passes);
         let mut all = rows.clone();
         all.insert("text".to_owned(), b"last".to_vec());

@@ -61,18 +61,12 @@ fn the_error_for_a_base_with_other_keys_names_both_kinds() {
     bench.write_table("numbers.db", KeyKind::U64, &numbers(0..3, ""), ALIGN_BYTES);
     let base = |name| Options { base: Some(bench.path(name)), ..Options::default() };
     let error = bench.bake(&["1,one\n".to_owned()], "new.db", &base("text.db")).unwrap_err().to_string();
-    assert!(
-        error.contains("text.db are bytes, and the options say that keys of the input are unsigned 64-bit numbers"),
-        "{error}"
-    );
-    let bytes = Options { keys: Keys::Bytes, ..base("numbers.db") };
+    assert!(error.contains("text.db are bytes, and the options say that keys of the input are u64"), "{error}");
+    let bytes = Options { keys: Keys::BYTES, ..base("numbers.db") };
     let error = bench.bake(&["1,one\n".to_owned()], "new.db", &bytes).unwrap_err().to_string();
-    assert!(
-        error.contains("numbers.db are unsigned 64-bit numbers, and the options say that keys of the input are bytes"),
-        "{error}"
-    );
+    assert!(error.contains("numbers.db are u64, and the options say that keys of the input are bytes"), "{error}");
     let error = bench.merge(&["numbers.db", "text.db"], "new.db", &Options::default()).unwrap_err().to_string();
-    assert!(error.contains("text.db are bytes, and keys of") && error.contains("numbers.db are unsigned"), "{error}");
+    assert!(error.contains("text.db are bytes, and keys of") && error.contains("numbers.db are u64"), "{error}");
     assert_eq!(bench.names(), ["numbers.db", "text.db"]);
 }
 
@@ -132,12 +126,12 @@ fn a_base_with_invalid_rows_is_rejected() {
     let context = Context { options: &options, typed: None, budget: &bench.budget, pool: &pool };
     let fault = |keys: &[Key<'_>], row_count: u64| {
         let file = tempfile::tempfile().unwrap();
-        let mut writer = RecordsWriter::new(&file, keys[0].kind(), ALIGN_BYTES, 1).unwrap();
+        let mut writer = RecordsWriter::new(&file, keys[0].kind().into(), false, ALIGN_BYTES, 1).unwrap();
         keys.iter().for_each(|key| writer.push(*key, b"value").unwrap());
         let (records, owner) = (writer.finish().unwrap(), ExtentOwner::Table(bench.path("base.db").into()));
         let table = TableRecords::written(&file, &records, RowOrigins::Counted(0), Vec::new(), owner).unwrap();
         let table = TableRecords { row_count, common_len_bytes: 0, ..table };
-        let parts = SortedParts { kind: table.kind, base: Some(table), tables: vec![], spilled: vec![], last: None };
+        let parts = parts_of_base(table);
         match each_row(&parts, &context, &mut Tally::default(), |_, _| Ok(())) {
             Ok(()) => None,
             Err(BakeError::OldTable(StoreError::Format { error: FormatError::Row { row, what }, .. })) => {
@@ -193,7 +187,7 @@ fn a_merge_copies_one_table_and_rejects_zero_or_too_many_tables() {
             let rows = numbers(0..count, "value");
             bench.write_table("a.db", kind, &rows, align_bytes);
             let report = bench.merge(&["a.db"], "a.db", &Options::default()).unwrap();
-            assert_eq!((report.rows, report.key_kind), (count, kind));
+            assert_eq!((report.rows, report.key_type), (count, kind.into()));
             assert!(bench.bytes("a.db") == bench.expected(kind, &rows), "{count} rows with {kind}");
         }
     }
@@ -207,7 +201,7 @@ fn all_shards_together_have_all_rows() {
     let bench = Bench::new(16 << 20, 2);
     let rows: Rows = numbers((0..4000).map(|key| key * 7), "value");
     let shards = [("1.db", 0, 4000), ("2.db", 4001, 9999), ("3.db", 10000, 16383)];
-    for keys in [Keys::U64, Keys::Bytes] {
+    for keys in [Keys::U64, Keys::BYTES] {
         let text: String =
             rows.iter().map(|(key, value)| format!("{key},{}\n", String::from_utf8_lossy(value))).collect();
         bench.write_table("whole.db", keys.kind(), &rows, ALIGN_BYTES);
@@ -251,14 +245,14 @@ fn records_beyond_the_range_of_places_get_a_greater_alignment() {
     let options = Options::default();
     let pool = bench.budget.thread_pool().unwrap();
     let context = Context { options: &options, typed: None, budget: &bench.budget, pool: &pool };
-    let parts = SortedParts { kind: base.kind, base: Some(base), tables: vec![], spilled: vec![], last: None };
+    let parts = parts_of_base(base);
     let output = bench.path("new.db");
     let combine = |place_bits| {
         let file = NewFile::beside(&output, &options.cancel).unwrap();
         let (mut tally, progress) = (Tally::default(), &mut |_| ());
         let target = combine::Target { file: &file, path: &output, slots: None };
         let combined = combine::combine(place_bits, &parts, &[target], &context, &mut tally, progress)?;
-        let records = &combined.records[0];
+        let records = &combined[0];
         index::build(file.file(), records, &[], &bench.budget, &mut |_, _| ()).unwrap();
         file.put_in_place().unwrap();
         Ok::<_, BakeError>(records.record_align_bytes)
@@ -311,7 +305,7 @@ impl Bench {
     fn bake_shards(&self, text: &str, shards: Shards, options: &Options) -> Result<Vec<ShardReport>, BakeError> {
         let (folder, input) = (self.path("shards"), Input::reader("rows.csv", text.as_bytes()));
         let _ = fs::remove_dir_all(&folder);
-        super::super::in_empty_folder(&folder, || {
+        super::super::in_shard_folder(&folder, SlotRange::ALL, || {
             let output = Output::Folder(&folder, shards);
             super::super::bake_to(self.budget.clone(), vec![input], output, options, &mut |_| ())
         })
@@ -333,8 +327,8 @@ fn each_shard_is_the_file_of_a_bake_of_its_rows() {
     // With 64 KiB, several runs are spilled, and only one file is written at once. With 16 MiB, two are.
     for (memory_bytes, threads) in [(64 << 10, 1), (16 << 20, 2)] {
         let bench = Bench::new(memory_bytes, threads);
-        for keys in [Keys::U64, Keys::Bytes, Keys::Auto] {
-            let kind = if keys == Keys::Bytes { KeyKind::Bytes } else { KeyKind::U64 };
+        for keys in [Keys::U64, Keys::BYTES, Keys::Auto] {
+            let kind = if keys == Keys::BYTES { KeyKind::Bytes } else { KeyKind::U64 };
             let options = Options { compare_rows: threads == 2, ..options(keys) };
             let reports = bench.bake_shards(&text_of(&rows), Shards::Count(5), &options).unwrap();
             let slots: Vec<String> = reports.iter().map(|shard| shard.slots.to_string()).collect();
@@ -381,7 +375,7 @@ fn shards_are_at_most_as_long_as_the_limit() {
     let bench = Bench::new(16 << 20, 1);
     let long = |key: u64| "v".repeat((key * 37 % 900) as usize);
     let rows: Rows = (0..4000).map(|key| (key.to_string(), long(key).into_bytes())).collect();
-    for keys in [Keys::U64, Keys::Bytes] {
+    for keys in [Keys::U64, Keys::BYTES] {
         for len_max_bytes in [150_000, 500_000, 1 << 30] {
             let reports =
                 bench.bake_shards(&text_of(&rows), Shards::MaxLenBytes(len_max_bytes), &options(keys)).unwrap();
@@ -394,7 +388,7 @@ fn shards_are_at_most_as_long_as_the_limit() {
         }
     }
     let one_slot = format!("{{a}},{}\n", "v".repeat(200_000));
-    let error = bench.bake_shards(&one_slot, Shards::MaxLenBytes(100_000), &options(Keys::Bytes)).unwrap_err();
+    let error = bench.bake_shards(&one_slot, Shards::MaxLenBytes(100_000), &options(Keys::BYTES)).unwrap_err();
     let slot = slot_of("a".into());
     assert!(matches!(error, BakeError::ShardSlot { slot: found, .. } if found == slot), "{error}");
     assert!(!bench.path("shards").exists(), "a failed bake removes the folder that it created");
@@ -415,6 +409,15 @@ fn a_folder_with_files_and_invalid_numbers_are_rejected() {
     assert_eq!(reports.iter().map(|shard| shard.slots.to_string()).collect::<Vec<_>>(), ["10-11", "12-13"]);
 
     fs::write(bench.path("shards").join("old.db"), "").unwrap();
-    let again = super::super::in_empty_folder(&bench.path("shards"), || -> Result<(), BakeError> { panic!("a bake") });
+    let again = super::super::in_shard_folder(&bench.path("shards"), SlotRange::ALL, || -> Result<(), BakeError> {
+        panic!("a bake")
+    });
     assert!(matches!(again, Err(BakeError::ShardFolder { .. })), "{again:?}");
+}
+
+/// Returns the rows of a base without new rows.
+fn parts_of_base(base: TableRecords) -> SortedParts {
+    let (key_type, has_ranges) = (base.key_type, base.has_ranges);
+    let (tables, spilled, last) = (vec![], vec![], None);
+    SortedParts { sorted_type: key_type, key_type, has_ranges, base: Some(base), tables, spilled, last }
 }

@@ -1,11 +1,11 @@
 //! Infers the types of columns from the first rows of an input.
 //!
 //! A column of text gets the first of these types that all its values have: `i64`, `f64`, `bool`, `date`, `timestamp`,
-//! `timestamp(ns)`, and otherwise `text`. A column of JSON Lines can also become `list(i64)` or `list(f64)`. A number
-//! with a leading zero or plus sign is text, because a number would lose this character. An integer that is too large
+//! `timestamp(ns)`, and otherwise `text`. A column of JSON Lines can also become `list(i64)` or `list(f64)`, with a length
+//! if all lists have the same length, at least 2, or `list(text)`. A number with a leading zero or plus sign is text, because a number would lose this character. An integer that is too large
 //! to be exact in a column of numbers is text, too. A column can be null if one of the first rows has no value in it.
 
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 
 use crate::typed::{Column, ColumnType, ElementType, TextParser, TimeUnit, Value};
 
@@ -14,7 +14,7 @@ use crate::typed::{Column, ColumnType, ElementType, TextParser, TimeUnit, Value}
 pub(in crate::bake) const INFERENCE_LEN_BYTES: usize = 1 << 20;
 
 /// The types that can be inferred, in the order of preference. They are followed by text.
-const CANDIDATES: [ColumnType; 8] = [
+const CANDIDATES: [ColumnType; 9] = [
     ColumnType::I64,
     ColumnType::F64,
     ColumnType::Bool,
@@ -23,10 +23,42 @@ const CANDIDATES: [ColumnType; 8] = [
     ColumnType::Timestamp(TimeUnit::Nanos),
     ColumnType::List { element: ElementType::I64, len: None },
     ColumnType::List { element: ElementType::F64, len: None },
+    ColumnType::TextList,
 ];
-const LISTS: std::ops::Range<usize> = 6..8;
+const LISTS: std::ops::Range<usize> = 6..9;
 /// The largest integer up to which all integers are 64-bit floats.
 const F64_INTEGER_MAX: u64 = 1 << 53;
+
+/// The lowest length that is inferred. A list of one element is rather a list that happens to have one.
+pub(in crate::bake) const LIST_LEN_MIN: usize = 2;
+
+/// The length of all lists of a column so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::bake) enum ListLen {
+    #[default]
+    Unknown,
+    One(usize),
+    Different,
+}
+
+impl ListLen {
+    /// Notes the length of a list.
+    pub(in crate::bake) fn add(&mut self, len: usize) {
+        *self = match *self {
+            ListLen::Unknown => ListLen::One(len),
+            ListLen::One(other) if other == len => *self,
+            _ => ListLen::Different,
+        }
+    }
+
+    /// Returns the length of all lists, if it can be the length of a type.
+    pub(in crate::bake) fn of_all(self) -> Option<u32> {
+        match self {
+            ListLen::One(len) if len >= LIST_LEN_MIN => len.try_into().ok(),
+            _ => None,
+        }
+    }
+}
 
 /// The types that fit all values of a column so far.
 #[derive(Clone, Debug)]
@@ -37,13 +69,21 @@ pub(in crate::bake) struct Inference {
     has_value: bool,
     /// Whether a value has a digit. `NaN` and `inf` alone do not make a column of numbers.
     has_digit: bool,
+    list_len: ListLen,
     parser: TextParser,
 }
 
 impl Inference {
     pub(in crate::bake) fn new() -> Inference {
         let fits = [true; CANDIDATES.len()];
-        Inference { fits, has_empty: false, has_value: false, has_digit: false, parser: TextParser::default() }
+        Inference {
+            fits,
+            has_empty: false,
+            has_value: false,
+            has_digit: false,
+            list_len: ListLen::default(),
+            parser: TextParser::default(),
+        }
     }
 
     /// Notes a row without a value.
@@ -68,7 +108,13 @@ impl Inference {
                 self.add(inside, |candidate| is_plain && (3..LISTS.start).contains(&candidate));
             }
             b't' | b'f' => self.add(json.as_bytes(), |candidate| CANDIDATES[candidate] == ColumnType::Bool),
-            b'[' => self.add(json.as_bytes(), |candidate| LISTS.contains(&candidate)),
+            b'[' => {
+                self.add(json.as_bytes(), |candidate| LISTS.contains(&candidate));
+                // No element of a list of numbers contains a comma.
+                let commas = memchr_iter(b',', json.as_bytes()).count();
+                let is_empty = json[1..json.len() - 1].trim_ascii().is_empty();
+                self.list_len.add(if is_empty { 0 } else { commas + 1 });
+            }
             _ => self.add(json.as_bytes(), |candidate| candidate < 2),
         }
     }
@@ -83,9 +129,14 @@ impl Inference {
 
     /// Returns the column with the inferred type.
     pub(in crate::bake) fn column(&self, name: String) -> Column {
-        let fits = |i: &usize| self.fits[*i] && (CANDIDATES[*i] != ColumnType::F64 || self.has_digit);
+        let is_float =
+            |column_type| matches!(column_type, ColumnType::F64 | ColumnType::List { element: ElementType::F64, .. });
+        let fits = |i: &usize| self.fits[*i] && (self.has_digit || !is_float(CANDIDATES[*i]));
         let found = (0..CANDIDATES.len()).find(fits).filter(|_| self.has_value);
-        let column_type = found.map_or(ColumnType::Text, |i| CANDIDATES[i]);
+        let column_type = match found.map_or(ColumnType::Text, |i| CANDIDATES[i]) {
+            ColumnType::List { element, .. } => ColumnType::List { element, len: self.list_len.of_all() },
+            other => other,
+        };
         Column { name, column_type, is_nullable: self.has_empty || !self.has_value }
     }
 }
@@ -179,8 +230,17 @@ mod tests {
             (&["\"2026-11-21T19:09:38Z\""], "a:timestamp(us)"),
             (&["[1,2]", "[]"], "a:list(i64)"),
             (&["[1,2]", "[0.5]"], "a:list(f64)"),
+            (&["[1,2]", "[ 3 , 0.5 ]", "null"], "a:list(f64,2)?"),
+            (&["[1]", "[2]"], "a:list(i64)"),
+            (&["[]", "[ ]"], "a:list(i64)"),
             (&["[9007199254740993,0.5]"], "a:text"),
-            (&["[\"a\"]"], "a:text"),
+            (&["[\"a\"]", "[]"], "a:list(text)"),
+            (&["[\"a\"]", "[1]"], "a:text"),
+            (&["[\"a\",null]"], "a:text"),
+            (&["[0.5,null]", "[\"NaN\",\"-inf\"]"], "a:list(f64,2)"),
+            (&["[null]"], "a:text"),
+            (&["[\"NaN\"]"], "a:list(text)"),
+            (&["[\"1\",\"2\"]"], "a:list(text)"),
             (&["[[1]]"], "a:text"),
             (&["{}"], "a:text"),
             (&["\"\""], "a:text"),

@@ -7,14 +7,18 @@
 pub(super) mod infer;
 pub(super) mod row_builder;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::columns::{Column, ColumnsFault};
 use super::error::{BakeError, Remedy};
-use super::keys::Keys;
+use super::keys::{Keys, key_name};
 use super::options::{Options, TypedColumns};
-use crate::typed::{self, ColumnType, Schema, SchemaError};
+use super::warning::Warning;
+use crate::format::key::KeyKind;
+use crate::format::key_type::{self, KeyType, PartType};
+use crate::typed::{self, ColumnType, Schema, SchemaError, TimeUnit};
 
 /// The columns that the options choose for an input.
 pub(super) enum Selected {
@@ -29,11 +33,17 @@ pub(super) enum Selected {
 /// The typed columns of a bake, and the schema as soon as it is known.
 pub(super) struct TypedPlan {
     columns: TypedColumns,
+    /// The column with the ends of ranges, which is not stored beside them unless it is chosen.
+    end: Option<Column>,
     keys: Keys,
     base: Option<Base>,
     schema: OnceLock<Arc<Schema>>,
     /// Whether the schema was inferred, and the inference has not been reported yet.
     is_news: AtomicBool,
+    /// Whether one of the keys of the first rows is text.
+    has_text_key: AtomicBool,
+    /// The names of columns that an input lacks.
+    missing: Mutex<BTreeSet<String>>,
 }
 
 /// The name and the schema of the base.
@@ -65,7 +75,17 @@ impl TypedPlan {
     /// Returns the plan of a bake with these options, in which the kind of the keys is final.
     pub(super) fn new(options: &Options, base: Option<Base>) -> Option<TypedPlan> {
         let columns = options.typed.clone()?;
-        Some(TypedPlan { columns, keys: options.keys, base, schema: OnceLock::new(), is_news: AtomicBool::new(false) })
+        let [is_news, has_text_key] = [(); 2].map(|()| AtomicBool::new(false));
+        Some(TypedPlan {
+            columns,
+            end: options.end_column().cloned(),
+            keys: options.keys,
+            base,
+            schema: OnceLock::new(),
+            is_news,
+            has_text_key,
+            missing: Mutex::default(),
+        })
     }
 
     pub(super) fn schema(&self) -> Option<&Arc<Schema>> {
@@ -73,27 +93,48 @@ impl TypedPlan {
     }
 
     /// Returns the schema for rows in memory, or for inputs without rows: the declared columns, or the base's columns.
-    pub(super) fn declared_schema(&self, key: Option<&Column>) -> Result<Option<Arc<Schema>>, BakeError> {
+    pub(super) fn declared_schema(&self, options: &Options) -> Result<Option<Arc<Schema>>, BakeError> {
         if let Some(schema) = self.schema() {
             return Ok(Some(schema.clone()));
         }
-        let key = key.and_then(Column::name).unwrap_or_default();
+        let keys: Vec<String> = options.key_columns().filter_map(Column::name).map(str::to_owned).collect();
+        let key = key_name(keys.iter().map(String::as_str));
         let unnamed = |column: &Column| {
             let message = format!("column {column} is a number, and nothing numbers the columns: give a name");
             ColumnsFault::new(message, &[Remedy::ChooseColumns])
         };
         let name_of = |column: &Column| column.name().map(str::to_owned).ok_or_else(|| unnamed(column));
-        match self.selected(key, name_of).map_err(|fault| fault.in_input("typed columns"))? {
-            Selected::Typed(columns) => Ok(Some(self.set(key, columns, "typed columns")?.clone())),
+        match self.selected(&keys, name_of).map_err(|fault| fault.in_input("typed columns"))? {
+            Selected::Typed(columns) => Ok(Some(self.set(&key, columns, "typed columns")?.clone())),
             Selected::Named(_) | Selected::All => Ok(self.base.as_ref().map(|base| base.schema.clone())),
         }
     }
 
-    /// Returns the columns to read from an input. `key` is the name of its key column, and `name_of` returns the name
+    /// Handles a column that an input lacks. Returns a warning if it is the first input that lacks the column, and the
+    /// fault `absent` if the input must have it.
+    pub(super) fn missing_column(
+        &self,
+        column: &typed::Column,
+        input: &str,
+        absent: ColumnsFault,
+    ) -> Result<Option<Warning>, ColumnsFault> {
+        if !column.is_nullable {
+            return Err(absent.or(Remedy::MakeNullable));
+        }
+        if self.columns.require_columns {
+            return Err(absent);
+        }
+        let mut missing = self.missing.lock().expect("no thread panics while it holds the lock");
+        let is_first = missing.insert(column.name.clone());
+        let (input, column) = (input.to_owned(), column.name.clone());
+        Ok(is_first.then_some(Warning::MissingColumn { input, column }))
+    }
+
+    /// Returns the columns to read from an input. `keys` are the names of its key columns, and `name_of` returns the name
     /// of a chosen column.
     pub(super) fn selected(
         &self,
-        key: &str,
+        keys: &[String],
         mut name_of: impl FnMut(&Column) -> Result<String, ColumnsFault>,
     ) -> Result<Selected, ColumnsFault> {
         if let Some(schema) = self.schema() {
@@ -102,7 +143,7 @@ impl TypedPlan {
         let TypedColumns { types, columns, .. } = &self.columns;
         let names = columns.iter().map(|column| {
             let name = name_of(column)?;
-            match name == key {
+            match keys.contains(&name) {
                 true => Err(ColumnsFault::new(
                     format!("the column {name:?} is the key, which is stored beside the columns: leave it out"),
                     &[Remedy::ChooseColumns],
@@ -110,15 +151,16 @@ impl TypedPlan {
                 false => Ok(name),
             }
         });
-        let names = names.collect::<Result<Vec<_>, _>>()?;
+        let names = names.collect::<Result<Vec<String>, _>>()?;
         if types.is_empty() {
             return Ok(if names.is_empty() { Selected::All } else { Selected::Named(names) });
         }
-        if let Some(declared) = types.iter().find(|column| column.name == key) {
-            self.check_key_type(declared)?;
-        }
+        self.check_key_type(types, keys)?;
         if names.is_empty() {
-            return Ok(Selected::Typed(types.iter().filter(|column| column.name != key).cloned().collect()));
+            // An end without a name is none of the types.
+            let end = self.end.as_ref().and_then(|end| name_of(end).ok());
+            let is_stored = |column: &&typed::Column| !keys.iter().chain(&end).any(|key| *key == column.name);
+            return Ok(Selected::Typed(types.iter().filter(is_stored).cloned().collect()));
         }
         let typed = names.iter().map(|name| {
             types.iter().find(|column| column.name == *name).cloned().ok_or_else(|| {
@@ -129,41 +171,88 @@ impl TypedPlan {
         Ok(Selected::Typed(typed.collect::<Result<_, _>>()?))
     }
 
-    /// Checks the declared type of the key column against the kind of the keys, which was chosen before the name of the
-    /// key column was known.
-    fn check_key_type(&self, declared: &typed::Column) -> Result<(), ColumnsFault> {
-        let keys = keys_of_type(declared)?;
-        if self.keys == Keys::Auto || self.keys == keys {
+    /// Checks the declared types of the key columns against the type of the keys, which was chosen before the names of
+    /// the key columns were known.
+    fn check_key_type(&self, types: &[typed::Column], names: &[String]) -> Result<(), ColumnsFault> {
+        let declared = keys_of_types(types, names, self.keys)?;
+        let Some(declared) = declared.filter(|declared| self.keys != Keys::Auto && self.keys != *declared) else {
             return Ok(());
-        }
-        let (name, kind) = (&declared.name, self.keys.kind());
+        };
+        let (name, keys) = (key_name(names.iter().map(String::as_str)), self.keys.key_type(KeyKind::Bytes));
+        let declared = declared.key_type(KeyKind::Bytes);
         Err(ColumnsFault::new(
-            format!("the key column {name:?} is {}, and keys are {kind}: choose one of them", declared.column_type),
+            format!("the key column {name:?} is {declared}, and keys are {keys}: choose one of them"),
             &[Remedy::DeclareTypes, Remedy::ChooseKeyKind],
         ))
     }
 
-    /// Returns the type and nullability of a column whose type was inferred. Columns of the base keep their types, and
-    /// columns that are added to a base can be null, because the base's rows have no values for them.
-    fn with_base(&self, column: typed::Column) -> typed::Column {
-        let Some(base) = &self.base else { return column };
-        match base.schema.position(&column.name).map(|position| &base.schema.columns()[position]) {
-            Some(old) => typed::Column { is_nullable: old.is_nullable || column.is_nullable, ..old.clone() },
-            None => typed::Column { is_nullable: true, ..column },
-        }
-    }
-
-    /// Sets the schema, unless an earlier input has set it, to columns whose types were inferred from an input.
+    /// Sets the schema, unless an earlier input has set it, to columns whose types were inferred from an input. Columns
+    /// of the base keep their types. `has_text_key` tells whether one of the keys from which they were inferred is text.
     pub(super) fn set_inferred(
         &self,
         key: &str,
         columns: Vec<typed::Column>,
+        has_text_key: bool,
         input: &str,
     ) -> Result<&Arc<Schema>, BakeError> {
-        let columns = columns.into_iter().map(|column| self.with_base(column)).collect();
+        let of_base = |column: &typed::Column| self.base_column(&column.name).map(|old| old.column_type);
+        let typed = |column| typed::Column { column_type: of_base(&column).unwrap_or(column.column_type), ..column };
+        let columns = columns.into_iter().map(typed).collect();
+        self.set_from_file(key, columns, true, has_text_key, input)
+    }
+
+    /// Sets the schema, unless an earlier input has set it, to columns that a file declares. `is_news` tells whether
+    /// parts of their types were inferred, so that the types are reported, and `has_text_key` whether the key is text.
+    /// Lists whose lengths would make the fixed part of a row too long get types without a length. With a base, columns
+    /// that can be null there, or that the base lacks, can be null, because rows of the base have no values for them.
+    pub(super) fn set_from_file(
+        &self,
+        key: &str,
+        mut columns: Vec<typed::Column>,
+        is_news: bool,
+        has_text_key: bool,
+        input: &str,
+    ) -> Result<&Arc<Schema>, BakeError> {
+        if self.base.is_some() {
+            for column in &mut columns {
+                column.is_nullable |= self.base_column(&column.name).is_none_or(|old| old.is_nullable);
+            }
+        }
+        if matches!(Schema::new(key, columns.iter().cloned()), Err(SchemaError::FixedLen { .. })) {
+            for column in columns.iter_mut().filter(|column| self.base_column(&column.name).is_none()) {
+                if let ColumnType::List { len, .. } = &mut column.column_type {
+                    *len = None;
+                }
+            }
+        }
         let schema = self.set(key, columns, input)?;
-        self.is_news.store(true, Ordering::Relaxed);
+        self.is_news.store(is_news, Ordering::Relaxed);
+        self.has_text_key.store(has_text_key, Ordering::Relaxed);
         Ok(schema)
+    }
+
+    fn base_column(&self, name: &str) -> Option<&typed::Column> {
+        let schema = &self.base.as_ref()?.schema;
+        schema.position(name).map(|position| &schema.columns()[position])
+    }
+
+    /// Returns whether the options declare or choose a column with this name, or the base has one.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        let TypedColumns { types, columns, .. } = &self.columns;
+        self.base_column(name).is_some()
+            || types.iter().any(|column| column.name == name)
+            || columns.iter().any(|column| column.name() == Some(name))
+    }
+
+    /// Returns the type of a column of the base, if it has lists with the elements of this type.
+    #[cfg(feature = "parquet")]
+    pub(super) fn base_list(&self, name: &str, own_type: Option<ColumnType>) -> Option<ColumnType> {
+        match (self.base_column(name)?.column_type, own_type?) {
+            (of_base @ ColumnType::List { element, .. }, ColumnType::List { element: own, .. }) if element == own => {
+                Some(of_base)
+            }
+            _ => None,
+        }
     }
 
     /// Sets the schema, unless an earlier input has set it, and returns it. Checks the schema against the base's
@@ -187,23 +276,26 @@ impl TypedPlan {
     pub(super) fn take_inferred(&self) -> Option<String> {
         let is_news = self.is_news.swap(false, Ordering::Relaxed);
         let schema = self.schema().filter(|_| is_news)?;
-        let key_type = match self.keys {
-            Keys::U64 => Some(ColumnType::U64),
-            Keys::Bytes => Some(ColumnType::Bytes),
-            Keys::Auto => None,
+        let column = |name: &str, column_type| typed::Column { name: name.to_owned(), column_type, is_nullable: false };
+        let name = schema.key_name().unwrap_or_default();
+        let keys: Vec<_> = match self.keys {
+            _ if name.is_empty() => Vec::new(),
+            Keys::Auto if self.has_text_key.load(Ordering::Relaxed) => vec![column(name, ColumnType::Text)],
+            Keys::Auto => vec![column(name, ColumnType::U64)],
+            Keys::Type(key_type) if key_type.is_composite() => {
+                let names = key_type::split(name.as_bytes());
+                let parts = names.iter().zip(key_type.parts());
+                parts.map(|(name, part)| column(&String::from_utf8_lossy(name), type_of_part(*part))).collect()
+            }
+            Keys::Type(key_type) => vec![column(name, type_of_part(key_type.parts()[0]))],
         };
-        let key = schema.key_name().zip(key_type).map(|(name, column_type)| typed::Column {
-            name: name.to_owned(),
-            column_type,
-            is_nullable: false,
-        });
-        Some(write_types(key.iter().chain(schema.columns())))
+        Some(write_types(keys.iter().chain(schema.columns())))
     }
 }
 
 pub(super) fn final_schema(options: &Options, plan: Option<&TypedPlan>) -> Result<Option<Arc<Schema>>, BakeError> {
     let Some(plan) = plan else { return Ok(None) };
-    plan.declared_schema(options.key.as_ref())?.ok_or(BakeError::NoTypes).map(Some)
+    plan.declared_schema(options)?.ok_or(BakeError::NoTypes).map(Some)
 }
 
 /// Checks that no option contradicts typed columns. Returns the kind of the keys: the one that the declared type of the
@@ -216,22 +308,60 @@ pub(super) fn check_options(options: &Options) -> Result<Keys, BakeError> {
     if options.delete_marker.is_some() {
         return Err(BakeError::TypedOptions { other: "a value that marks deletions" });
     }
-    let name = options.key.as_ref().and_then(Column::name);
-    match typed.types.iter().find(|column| Some(column.name.as_str()) == name) {
-        Some(declared) => keys_of_type(declared).map_err(|fault| fault.in_input("typed columns")),
-        None => Ok(options.keys),
+    let names: Option<Vec<String>> = options.key_columns().map(|column| column.name().map(str::to_owned)).collect();
+    let keys = keys_of_types(&typed.types, &names.unwrap_or_default(), options.keys);
+    Ok(keys.map_err(|fault| fault.in_input("typed columns"))?.unwrap_or(options.keys))
+}
+
+/// Returns the type of keys that the declared types of the key columns select. Returns `None` if no key column has a
+/// declared type.
+fn keys_of_types(types: &[typed::Column], names: &[String], keys: Keys) -> Result<Option<Keys>, ColumnsFault> {
+    let declared: Vec<_> = names.iter().map(|name| types.iter().find(|column| column.name == *name)).collect();
+    match declared[..] {
+        [Some(declared)] => keys_of_type(declared, keys).map(Some),
+        _ if declared.iter().all(Option::is_none) => Ok(None),
+        _ => {
+            let key_type = keys.key_type(KeyKind::Bytes);
+            let parts = declared.iter().enumerate().map(|(i, declared)| {
+                let part = key_type.parts().get(i).filter(|_| key_type.is_composite()).unwrap_or(&PartType::Bytes);
+                let Some(declared) = declared else { return Ok(*part) };
+                let keys = keys_of_type(declared, KeyType::of(*part).into())?;
+                Ok(keys.key_type(KeyKind::Bytes).parts()[0])
+            });
+            let parts = parts.collect::<Result<Vec<_>, _>>()?;
+            Ok(KeyType::of_parts(&parts).map(Keys::Type))
+        }
     }
 }
 
-/// Returns the kind of keys that the declared type of the key column selects.
-fn keys_of_type(declared: &typed::Column) -> Result<Keys, ColumnsFault> {
+/// Returns the declared type of a key column that selects the type of a key or a part, or `text`.
+fn type_of_part(part: PartType) -> ColumnType {
+    match part {
+        PartType::U64 => ColumnType::U64,
+        PartType::I64 => ColumnType::I64,
+        PartType::Bytes => ColumnType::Bytes,
+        PartType::Date => ColumnType::Date,
+        PartType::Timestamp => ColumnType::Timestamp(TimeUnit::Micros),
+        PartType::Ipv4 | PartType::Ip | PartType::Uuid | PartType::Hex => ColumnType::Text,
+    }
+}
+
+/// Returns the type of keys that the declared type of the key column selects. Text and bytes can be the written form of
+/// keys of any type, so the type that the options select is kept, unless it is the default.
+fn keys_of_type(declared: &typed::Column, keys: Keys) -> Result<Keys, ColumnsFault> {
     match declared.column_type {
         _ if declared.is_nullable => {}
         ColumnType::U64 => return Ok(Keys::U64),
-        ColumnType::Text | ColumnType::Bytes => return Ok(Keys::Bytes),
+        ColumnType::I64 => return Ok(KeyType::of(PartType::I64).into()),
+        ColumnType::Date => return Ok(KeyType::of(PartType::Date).into()),
+        ColumnType::Timestamp(_) => return Ok(KeyType::of(PartType::Timestamp).into()),
+        ColumnType::Text | ColumnType::Bytes if keys == Keys::U64 || keys == Keys::Auto => return Ok(Keys::BYTES),
+        ColumnType::Text | ColumnType::Bytes => return Ok(keys),
         _ => {}
     }
-    let message = format!("the key column is {declared}, where u64, text, or bytes was expected: declare one of them");
+    let message = format!(
+        "the key column is {declared}, where u64, i64, text, bytes, date, or timestamp was expected: declare one of them"
+    );
     Err(ColumnsFault::new(message, &[Remedy::DeclareTypes]))
 }
 

@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 use crate::bake::error::RowFault;
 use crate::format::FormatError;
 use crate::typed::{
-    Caster, Column, ColumnError, ColumnType, RowEncoder, Schema, TextParser, TypedRow, Value, write_text,
+    Caster, Column, ColumnError, ColumnType, LIST_LEN_EXPECTED, RowEncoder, Schema, TextParser, TypedRow, Value,
+    write_text,
 };
 
 /// Encodes the rows of a schema, one row at a time.
@@ -36,17 +37,24 @@ impl RowBuilder {
         RowBuilder { encoder: RowEncoder::new(schema.clone()), schema, buffers, cells: Vec::new() }
     }
 
-    /// Encodes the row with these texts, one per column. An empty text is null in a column that can be null.
+    /// Encodes the row with these texts, one per column. `None` is null. An empty text is null in a column that can be
+    /// null, unless `has_empty_texts` is true and the column has text or bytes.
     pub(in crate::bake) fn texts<'x>(
         &'x mut self,
-        texts: impl IntoIterator<Item = &'x [u8]>,
+        texts: impl IntoIterator<Item = Option<&'x [u8]>>,
+        has_empty_texts: bool,
     ) -> Result<&'x [u8], RowFault> {
-        self.row(texts, |column, buffers, text| match text {
-            [] if column.is_nullable => Ok(Value::Null),
-            [] if !matches!(column.column_type, ColumnType::Text | ColumnType::Bytes) => {
-                Err(RowFault::no_value(column))
+        self.row(texts, |column, buffers, text| {
+            let Some(text) = text else { return Ok(Value::Null) };
+            let is_text = matches!(column.column_type, ColumnType::Text | ColumnType::Bytes);
+            match text {
+                [] if column.is_nullable && !(is_text && has_empty_texts) => Ok(Value::Null),
+                [] if !is_text => Err(RowFault::no_value(column)),
+                _ => {
+                    let parsed = buffers.parser.parse(column.column_type, text);
+                    parsed.map_err(|fault| RowFault::field(column, text, fault.0))
+                }
             }
-            _ => parsed(column, &mut buffers.parser, text),
         })
     }
 
@@ -72,7 +80,13 @@ impl RowBuilder {
             cast.ok_or_else(|| {
                 let mut text = Vec::new();
                 write_text(&value, &mut text);
-                RowFault::cell(column, &text, "a value that fits exactly")
+                let expected = match (value, column.column_type) {
+                    (Value::List(list), ColumnType::List { len: Some(len), .. }) if list.len() != len as usize => {
+                        LIST_LEN_EXPECTED
+                    }
+                    _ => "a value that fits exactly",
+                };
+                RowFault::cell(column, &text, expected)
             })
         })
     }
@@ -144,12 +158,12 @@ fn json_value<'b>(
     let CellBuffers { parser, text, .. } = buffers;
     let column_type = column.column_type;
     match (json.as_bytes()[0], column_type) {
-        (b'"', ColumnType::List { .. }) => expected("a list"),
+        (b'"', ColumnType::List { .. } | ColumnType::TextList) => expected("a list"),
         (b'"', _) => parsed(column, parser, unescaped(line, json, text)?),
         // As in other bakes of JSON Lines, the text of a value that is not a string is its JSON.
         (_, ColumnType::Text) => Ok(Value::Text(json)),
-        (b'[', ColumnType::List { .. }) => parsed(column, parser, json.as_bytes()),
-        (_, ColumnType::List { .. }) => expected("a list"),
+        (b'[', ColumnType::List { .. } | ColumnType::TextList) => parsed(column, parser, json.as_bytes()),
+        (_, ColumnType::List { .. } | ColumnType::TextList) => expected("a list"),
         (b't' | b'f', ColumnType::Bool) => parsed(column, parser, json.as_bytes()),
         (_, ColumnType::Bool) => expected("true or false"),
         (_, ColumnType::Bytes | ColumnType::Date | ColumnType::Timestamp(_)) => expected("a string"),

@@ -4,6 +4,7 @@ mod args;
 mod files;
 mod progress;
 mod publishing;
+mod remedies;
 mod report;
 mod signals;
 
@@ -19,9 +20,10 @@ use clap::FromArgMatches;
 use files::{NamedFile, Role};
 use progress::ProgressDisplay;
 use publishing::Publisher;
+use remedies::explain;
 use report::Baked;
 use signals::Signals;
-use zero_kv::bake::{self, BakeError, Cancel, Input, Options, Remedy, Shards};
+use zero_kv::bake::{self, Cancel, Input, Options, Progress, Shards, Warning};
 use zero_kv::cli::generate::MoreCompletions;
 use zero_kv::cli::stderr::WithCauses;
 use zero_kv::cli::{generate, whole_file};
@@ -81,13 +83,40 @@ fn bake_rows(
     files.extend(args.bad_rows_file().map(|path| NamedFile::new(Role::BadRows, path)));
     check(files, &args.output)?;
     let input_len_bytes = len_bytes(&inputs);
-    let progress = &mut |progress| live.show(progress, input_len_bytes);
+    let options = &with_key_type_of_file(args, options, &inputs);
+    let progress = &mut |progress| match progress {
+        Progress::Warning(Warning::PossibleHeader { .. }) if args.input.no_header => {}
+        progress => live.show(progress, input_len_bytes),
+    };
     let output = &args.output.output;
     let baked = match shards {
         None => bake::bake(inputs, output, options.with_progress(progress)).map(|report| Baked::Table(report.into())),
         Some(shards) => bake::bake_shards(inputs, output, shards, options.with_progress(progress)).map(Baked::Shards),
     };
     baked.map_err(|error| explain(&error))
+}
+
+/// Returns the options with the type of the keys that the first input has, if it is a Parquet file and no option selects
+/// the type.
+#[cfg(feature = "parquet")]
+fn with_key_type_of_file(args: &BakeArgs, options: &Options, inputs: &[Input<'_>]) -> Options {
+    let mut options = options.clone();
+    // Other files are not opened twice: an error of the first time would be ignored.
+    let is_parquet = |path: &Path| {
+        options.format == bake::Format::Parquet || path.extension().is_some_and(|extension| extension == "parquet")
+    };
+    if args.leaves_keys_to_file()
+        && let Some(path) = inputs.first().and_then(|input| input.path()).filter(|path| is_parquet(path))
+        && let Some(key_type) = bake::parquet_key_type(path, &options)
+    {
+        options.keys = key_type.into();
+    }
+    options
+}
+
+#[cfg(not(feature = "parquet"))]
+fn with_key_type_of_file(_: &BakeArgs, options: &Options, _: &[Input<'_>]) -> Options {
+    options.clone()
 }
 
 fn merge_tables(
@@ -142,41 +171,4 @@ fn print_report(args: &OutputArgs, baked: &Baked, took: Duration) -> anyhow::Res
         false => whole_file::write_whole(path, text.as_bytes()),
     };
     written.with_context(|| format!("{} is in place, but its report could not be written", args.output.display()))
-}
-
-/// Returns the message of the error, followed by the command-line options that can avoid the failure.
-fn explain(error: &BakeError) -> anyhow::Error {
-    let flags: Vec<_> = error.remedies().into_iter().filter_map(flag).collect();
-    match flags.is_empty() {
-        true => anyhow::anyhow!("{error}"),
-        false => anyhow::anyhow!("{error} ({})", flags.join(", ")),
-    }
-}
-
-fn flag(remedy: Remedy) -> Option<&'static str> {
-    Some(match remedy {
-        Remedy::ChooseKey => "--key",
-        Remedy::ChooseValue => "--value",
-        Remedy::ChooseColumns => "--columns",
-        Remedy::UseTypedColumns => "--typed",
-        Remedy::DeclareTypes => "--types",
-        Remedy::MakeNullable => "--types NAME:TYPE?",
-        Remedy::CastBase => "--cast",
-        Remedy::ChooseDeleteColumn => "--delete-column",
-        Remedy::ReadHeader => "--header",
-        Remedy::SetDelimiter => "--delimiter",
-        Remedy::ChooseKeyKind => "--keys u64 or --keys bytes",
-        Remedy::TakeKeysAsBytes => "--keys bytes",
-        Remedy::TakeKeysAsBase => "--keys auto",
-        Remedy::KeepOneDuplicate => "--duplicates first or --duplicates last",
-        Remedy::AllowMoreBadRows => "--max-bad-rows",
-        Remedy::UseAsBase => "--base, or baker merge",
-        Remedy::BakeShards => "--shards",
-        Remedy::ChooseShards => "--shards or --shard-size",
-        Remedy::AllowMoreMemory => "--memory",
-        Remedy::UseFewerThreads => "--threads",
-        Remedy::ChooseTempDir => "--temp-dir",
-        Remedy::ChangeRule(setting) => setting.option(),
-        _ => return None,
-    })
 }

@@ -4,18 +4,17 @@ use std::fmt;
 use std::io::{self, Write};
 
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
-use zero_kv::bake::{Progress, Stage, StageFacts};
+use zero_kv::bake::{Progress, Stage, StageFacts, Warning};
 use zero_kv::cli::stderr::live_bar;
 use zero_kv::counted::counted;
 use zero_kv::printable::Printable;
+
+use crate::remedies::{explain_warning, shell_quoted};
 
 /// The template of the live line (the progress on a terminal) for stages that count rows.
 const ROWS: &str = "{wide_bar} {human_pos}/{human_len} rows ({rows_per_sec}), {eta} left";
 const READ: &str = "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {msg}, {eta} left";
 const VERIFY: &str = "{wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}), {eta} left";
-/// Characters that a shell does not pass on unchanged unless they are quoted.
-const SHELL_CHARS: &[char] =
-    &['(', ')', '?', '*', '[', ']', '\'', '"', '$', '`', '\\', '&', '|', ';', '<', '>', '!', '#', '~', '{', '}'];
 const MIB: f64 = (1 << 20) as f64;
 
 /// Displays the progress of a bake. All clones of a value share one live line of the terminal.
@@ -49,6 +48,7 @@ impl ProgressDisplay {
             Progress::Settle => (Stage::Settle, "{spinner} waiting for the disk", 0, 0),
             Progress::Ended(facts) => return self.print_stage(&facts),
             Progress::Inferred { types } => return self.print_types(&types),
+            Progress::Warning(warning) => return self.print_warning(&warning),
             _ => return,
         };
         self.stage(stage, template, len);
@@ -89,13 +89,18 @@ impl ProgressDisplay {
 
     fn print_types(&self, types: &str) {
         if !self.is_quiet {
-            let option = if types.contains(char::is_whitespace) || types.contains(SHELL_CHARS) {
-                format!("'{}'", types.replace('\'', "'\\''"))
-            } else {
-                types.to_owned()
-            };
+            let option = shell_quoted(types);
             self.bar.suspend(|| {
                 let _ = writeln!(io::stderr(), "types: --types {}", Printable(&option));
+            });
+        }
+    }
+
+    fn print_warning(&self, warning: &Warning) {
+        if !self.is_quiet {
+            let warning = explain_warning(warning);
+            self.bar.suspend(|| {
+                let _ = writeln!(io::stderr(), "baker: warning: {}", Printable(&warning));
             });
         }
     }

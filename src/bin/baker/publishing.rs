@@ -32,11 +32,14 @@ mod with_store {
             let options = [
                 (rules.allow_empty, Change::Empty),
                 (args.allow_shrink, Change::Shrink),
-                (rules.allow_key_kind_change, Change::KeyKind),
+                (rules.allow_key_type_change, Change::KeyType),
                 (args.allow_schema_change, Change::Schema),
             ];
             let allowed = options.into_iter().filter(|(is_allowed, _)| *is_allowed).map(|(_, change)| change).collect();
-            let prepare = |url: &String| NewGeneration::prepare(url, &args.generation, allowed, super::print_warning);
+            let shrink_max_percent = rules.shrink_max_percent;
+            let prepare = |url: &String| {
+                NewGeneration::prepare(url, &args.generation, allowed, shrink_max_percent, super::print_warning)
+            };
             Ok(Publisher(args.to.as_ref().map(prepare).transpose()?))
         }
 

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use zero_kv::KeyKind;
 use zero_kv::bake::{Report, ShardReport, TableFacts};
 use zero_kv::counted::counted;
 
@@ -72,7 +71,7 @@ pub(crate) fn summary(output: &Path, baked: &Baked, took: Duration) -> String {
         baked.sum(|report| report.file_len_bytes),
         rows as f64 / seconds,
         baked.overhead_bytes_per_row(),
-        report.key_kind,
+        report.key_type,
     )
 }
 
@@ -139,7 +138,7 @@ fn json_of_file(path: &Path, report: &Report) -> Value {
         "name": path.to_string_lossy(),
         "len_bytes": report.file_len_bytes,
         "digest": hex(report.digest),
-        "keys": key_kind(report),
+        "keys": report.key_type.to_string(),
         "sections_len_bytes": sections,
         "value_len_bytes": value_len_bytes(report),
         "overhead_bytes_per_row": report.overhead_bytes_per_row(),
@@ -157,17 +156,10 @@ fn json_of_shards(folder: &Path, shards: &[ShardReport], baked: &Baked) -> Value
     json!({
         "name": folder.to_string_lossy(),
         "len_bytes": baked.sum(|report| report.file_len_bytes),
-        "keys": key_kind(baked.first()),
+        "keys": baked.first().key_type.to_string(),
         "overhead_bytes_per_row": baked.overhead_bytes_per_row(),
         "shards": shards.iter().map(of_shard).collect::<Vec<_>>(),
     })
-}
-
-fn key_kind(report: &Report) -> &'static str {
-    match report.key_kind {
-        KeyKind::U64 => "u64",
-        KeyKind::Bytes => "bytes",
-    }
 }
 
 fn value_len_bytes(report: &Report) -> Value {

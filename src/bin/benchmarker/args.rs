@@ -8,6 +8,7 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser};
 use zero_kv::cli::args::ServerArgs;
 use zero_kv::cli::examples::{CommandExamples, add_examples};
 use zero_kv::cli::generate;
+use zero_kv::cli::values::{BareUnit, DURATION_MAX, duration};
 use zero_kv::client::{Address, SOCKET_VARIABLE, default_address};
 use zero_kv::{DEFAULT_FILE, DEFAULT_SOCKET};
 
@@ -17,8 +18,6 @@ use crate::load::Plan;
 use crate::mix::{Op, OpMix};
 use crate::wire::Protocol;
 
-/// Maximum value of `--seconds` and of `--warmup`: about three years. Adding a longer time to the clock could overflow.
-const SECONDS_MAX: f64 = 1e8;
 const INTERVALS: u32 = 50;
 const INTERVAL_MIN: Duration = Duration::from_millis(20);
 
@@ -61,11 +60,11 @@ pub(crate) struct Args {
     /// Send this many requests per pipeline
     #[arg(long, help_heading = LOAD, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) pipeline: u32,
-    /// Measure for this many seconds; fractions are allowed
-    #[arg(long, help_heading = LOAD, default_value = "10", value_parser = parse_positive_seconds)]
+    /// Measure for this long
+    #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "10s", value_parser = parse_positive_seconds)]
     pub(crate) seconds: f64,
-    /// Warm up for this many seconds; during the warm-up, only errors are counted
-    #[arg(long, help_heading = LOAD, default_value = "1", value_parser = parse_seconds)]
+    /// Warm up for this long; during the warm-up, only errors are counted
+    #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "1s", value_parser = parse_seconds)]
     pub(crate) warmup: f64,
     /// Seed the random number generator with this number; runs with equal seeds and options request equal keys
     #[arg(long, help_heading = KEYS, default_value_t = 1)]
@@ -100,11 +99,11 @@ pub(crate) struct Args {
     /// Find the highest rate whose p99 latency is at most --p99-us, by measuring different rates for --seconds each
     #[arg(long, help_heading = MEASUREMENTS, conflicts_with_all = ["rate", "ceiling", "memory", "report", "hdr"])]
     pub(crate) sweep: bool,
-    /// Set the maximum p99 latency for --sweep, in microseconds [default: 1000]
+    /// Set the maximum p99 latency for --sweep, in microseconds or with a unit [default: 1000us]
     #[arg(
         long,
         help_heading = MEASUREMENTS,
-        value_name = "MICROSECONDS",
+        value_name = "TIME",
         requires = "sweep",
         value_parser = parse_positive_us,
     )]
@@ -261,18 +260,17 @@ impl Args {
     }
 }
 
+/// Parses a duration of at least `min`. Returns the number of seconds.
+fn parse_seconds_from(text: &str, min: Duration) -> Result<f64, String> {
+    duration(BareUnit::Seconds, min..=DURATION_MAX)(text).map(|duration| duration.as_secs_f64())
+}
+
 fn parse_seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=SECONDS_MAX).contains(&seconds) => Ok(seconds),
-        _ => Err("expected seconds, such as `10` or `0.5`".to_owned()),
-    }
+    parse_seconds_from(text, Duration::ZERO)
 }
 
 fn parse_positive_seconds(text: &str) -> Result<f64, String> {
-    match parse_seconds(text)? {
-        seconds if Duration::from_secs_f64(seconds).is_zero() => Err("expected more than 0".to_owned()),
-        seconds => Ok(seconds),
-    }
+    parse_seconds_from(text, Duration::from_millis(1))
 }
 
 fn parse_ratio(text: &str) -> Result<f64, String> {
@@ -291,10 +289,8 @@ fn parse_exponent(text: &str) -> Result<f64, String> {
 }
 
 fn parse_positive_us(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(us) if us > 0.0 && us.is_finite() => Ok(us),
-        _ => Err("expected microseconds, such as `500`".to_owned()),
-    }
+    let limits = Duration::from_nanos(1)..=DURATION_MAX;
+    duration(BareUnit::Microseconds, limits)(text).map(|latency| latency.as_nanos() as f64 / 1e3)
 }
 
 const EXAMPLES: &[CommandExamples] = &[(
@@ -326,8 +322,14 @@ pub(crate) fn command() -> Command {
 #[cfg(test)]
 mod tests {
     use zero_kv::cli::examples::check_examples;
+    use zero_kv::cli::values::check_spellings;
 
     use super::*;
+
+    #[test]
+    fn all_durations_accept_the_same_spellings() {
+        check_spellings(&command());
+    }
 
     #[test]
     fn the_examples_of_the_help_are_valid_command_lines() {

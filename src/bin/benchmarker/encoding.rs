@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use zero_kv::client::request::{Select, TypedRequest};
+use zero_kv::format::form::{KeyForm, RecordForm};
 use zero_kv::format::record::record_len_bytes;
 use zero_kv::protocol::native::{PAGE_HEADER_LEN_BYTES, PageHeader, ResponseHeader, Status};
 use zero_kv::store::Unchecked;
@@ -61,7 +62,7 @@ impl Encoding {
 #[derive(Clone, Copy)]
 pub(crate) enum FloorEncoding {
     /// A page of the native protocol. The pages of different files can have different padding.
-    Page { record_align_bytes: usize },
+    Page { form: RecordForm, record_align_bytes: usize },
     /// The key and the value in a reply of the Redis protocol, without the line that begins the array.
     Bulks,
 }
@@ -71,8 +72,9 @@ impl FloorEncoding {
     pub(crate) fn new(protocol: Protocol, path: &Path) -> Result<Self, StoreError> {
         Ok(match protocol {
             Protocol::Native => {
-                let record_align_bytes = Unchecked::open(path)?.layout().dimensions.record_align_bytes;
-                FloorEncoding::Page { record_align_bytes }
+                let dimensions = Unchecked::open(path)?.layout().dimensions;
+                let (form, record_align_bytes) = (dimensions.record_form(), dimensions.record_align_bytes);
+                FloorEncoding::Page { form, record_align_bytes }
             }
             Protocol::Resp => FloorEncoding::Bulks,
         })
@@ -81,8 +83,8 @@ impl FloorEncoding {
     /// Returns the header of the response with a row, as a native header.
     pub(crate) fn response_header(self, key: Key<'_>, value_len_bytes: usize) -> ResponseHeader {
         ResponseHeader::of_page(match self {
-            FloorEncoding::Page { record_align_bytes } => {
-                PAGE_HEADER_LEN_BYTES + record_len_bytes(key, value_len_bytes, record_align_bytes)
+            FloorEncoding::Page { form, record_align_bytes } => {
+                PAGE_HEADER_LEN_BYTES + record_len_bytes(form, key.into(), value_len_bytes, record_align_bytes)
             }
             FloorEncoding::Bulks => {
                 let key_len_bytes = resp::key_len_bytes(key);
@@ -94,8 +96,8 @@ impl FloorEncoding {
     /// Appends the encoded row to `response`, which must be empty.
     pub(crate) fn write(self, key: Key<'_>, value: &[u8], response: &mut Vec<u8>) {
         match self {
-            FloorEncoding::Page { record_align_bytes } => {
-                write_page(record_align_bytes, key, value, response);
+            FloorEncoding::Page { form, record_align_bytes } => {
+                write_page(form, record_align_bytes, key, value, response);
                 response.resize(self.response_header(key, value.len()).value_len_bytes(), 0);
             }
             FloorEncoding::Bulks => {
@@ -108,22 +110,23 @@ impl FloorEncoding {
 }
 
 /// Appends the page with a row, without the padding after the value.
-fn write_page(record_align_bytes: usize, key: Key<'_>, value: &[u8], page: &mut Vec<u8>) {
+fn write_page(form: RecordForm, record_align_bytes: usize, key: Key<'_>, value: &[u8], page: &mut Vec<u8>) {
     let header = PageHeader {
         row_count: 1.into(),
-        key_kind: key.kind() as u8,
+        record_form: form.code(),
         align_bits: record_align_bytes.trailing_zeros() as u8,
         more: 0.into(),
     };
     page.extend_from_slice(header.as_bytes());
-    match key {
-        Key::U64(key) => page.extend_from_slice(&key.to_le_bytes()),
-        Key::Bytes(key) => {
+    match (form.keys, key) {
+        (_, Key::U64(key)) => page.extend_from_slice(&key.to_le_bytes()),
+        (KeyForm::Fixed, Key::Bytes(key)) => page.extend_from_slice(key),
+        (_, Key::Bytes(key)) => {
             page.extend_from_slice(&(key.len() as u16).to_le_bytes());
             page.extend_from_slice(key);
         }
     }
-    page.resize(PAGE_HEADER_LEN_BYTES + key.prefix_len_bytes(), 0);
+    page.resize(PAGE_HEADER_LEN_BYTES + form.answer_at_bytes(key.into()), 0);
     let value_header = ResponseHeader::of_value(value.len()).expect("an opened file has no value that is too long");
     page.extend_from_slice(value_header.as_bytes());
     page.extend_from_slice(value);

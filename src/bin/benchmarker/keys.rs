@@ -310,7 +310,7 @@ mod tests {
         let path = folder.path().join("storage.db");
         let mut options = Options::default();
         options.replace = zero_kv::replace::ReplaceRules::any();
-        options.keys = Keys::Bytes;
+        options.keys = Keys::BYTES;
         bake::bake_csv(keys.map(|key| format!("{key},\n")).concat().as_bytes(), &path, &options).unwrap();
         let store = MappedStore::open(&path).unwrap();
         let table = Table::new(store, Protocol::Native, Distribution::Uniform, 0.0, 1.0, 1, Encoding::Value).unwrap();

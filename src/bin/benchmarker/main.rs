@@ -64,6 +64,14 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<()> {
     let Args { protocol, distribution, miss_ratio, seed, .. } = *args;
     let store = open(args)?;
+    let key_type = store.key_type();
+    if protocol != wire::Protocol::Native && !key_type.is_plain() {
+        bail!(
+            "{}: the keys are {key_type}, which the Redis protocol takes as text: measure them with --protocol native, or \
+             pass a file with keys of the type u64 or bytes",
+            args.db.display()
+        );
+    }
     let encoding = match args.op.single() {
         Some(Op::Floor) => Encoding::Floor(FloorEncoding::new(protocol, &args.db)?),
         Some(op) if op.is_of_columns() => Encoding::Columns(ColumnEncoding::new(op, &store, &args.columns)?),

@@ -5,7 +5,7 @@
 use std::fmt::{Display, Write};
 use std::time::SystemTime;
 
-use indicatif::{BinaryBytes, HumanCount};
+use indicatif::{BinaryBytes, DecimalBytes, HumanCount};
 
 use crate::load::Outcome;
 use crate::report::{self, Report};
@@ -18,15 +18,17 @@ const STYLE: &str = "
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ef; --dim: #9aa3b2; --grid: #303744; --paper: #14171d; --ours: #6ea0ff; --other: #f0a84a; }
 }
-body { margin: 2rem auto; max-width: 900px; padding: 0 1rem; background: var(--paper); color: var(--ink);
+body { margin: 2rem auto; max-width: 1600px; padding: 0 1rem; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; }
+main { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 1rem 2rem; }
+section { min-width: 0; }
 .headline { font-size: 2rem; font-weight: 600; margin: 0; }
 .dim { color: var(--dim); }
 table { border-collapse: collapse; }
 td, th { padding: .15rem 1.5rem .15rem 0; text-align: left; vertical-align: top; font-weight: normal; }
 th { color: var(--dim); } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-svg { width: 100%; max-width: 550px; height: auto; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+svg { width: 100%; max-width: 720px; height: auto; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 svg text { fill: var(--dim); font-size: 12px; } svg .label { text-anchor: middle; }
 svg text.ours, svg text.other { stroke: none; } svg text.ours { fill: var(--ours); }
 svg text.other { fill: var(--other); }
@@ -49,7 +51,7 @@ pub(crate) fn render(report: &Report<'_>) -> String {
         HumanCount(outcome.requests_per_second() as u64),
     );
     let when = humantime::format_rfc3339_seconds(SystemTime::now());
-    let _ = writeln!(page, "<p class=\"dim\">{when}</p>");
+    let _ = writeln!(page, "<p class=\"dim\">{when}</p>\n<main>");
     table(&mut page, "Results", &results(report));
     section(&mut page, "Latency of a pipeline by percentile", &percentiles(outcome).svg());
     section(&mut page, "Requests per second over time", &throughput(report));
@@ -59,7 +61,7 @@ pub(crate) fn render(report: &Report<'_>) -> String {
     if let Some(memory) = report.memory {
         section(&mut page, "Memory", &format!("<pre>{}</pre>", escaped(&memory.text())));
     }
-    page += "</body>\n</html>\n";
+    page += "</main>\n</body>\n</html>\n";
     page
 }
 
@@ -84,7 +86,7 @@ fn results(report: &Report<'_>) -> Rows {
         ("measured", format!("{:.2} s", outcome.elapsed.as_secs_f64())),
         ("hits", format!("{:.2}%", report.hit_rate() * 100.0)),
         ("errors", count(outcome.errors())),
-        ("bytes/s", count(outcome.per_second(tally.response_bytes) as u64)),
+        ("received", format!("{}/s", DecimalBytes(outcome.per_second(tally.response_bytes) as u64))),
     ];
     rows.extend(report.latencies_us().map(|(name, us)| (name, report::format_latency((us * 1e3).round()))));
     if report.args.rate.is_some() {

@@ -294,7 +294,7 @@ mod tests {
             options.replace = zero_kv::replace::ReplaceRules::any();
             options.keys = match keys {
                 KeyKind::U64 => Keys::U64,
-                KeyKind::Bytes => Keys::Bytes,
+                KeyKind::Bytes => Keys::BYTES,
             };
             bake::bake_csv("1,one\n2,second\n3,\n".as_bytes(), &path, &options).unwrap();
             let table = Table::new(

@@ -1,8 +1,8 @@
 //! Batches of keys from arguments or standard input.
 //!
-//! In: the table's kind of keys, and either arguments or a stream with a terminator after each key. Out: batches of
-//! keys, in order. A batch from a stream contains the keys that one read returned, so a program can write one key and
-//! receive the key's row before it writes the next key.
+//! In: the type of the table's keys, and either arguments or a stream with a terminator after each key. Out: batches of
+//! stored keys, in order. A batch from a stream contains the keys that one read returned, so a program can write one key
+//! and receive the key's row before it writes the next key.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -13,10 +13,12 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{anyhow, bail};
-use zero_kv::client::ClientError;
+use zero_kv::client::request::prefix_range;
+use zero_kv::client::{ClientError, KeyRange, OwnedKey};
 use zero_kv::format::key::KEY_LEN_MAX_BYTES;
+use zero_kv::format::key_type::KeyTextError;
 use zero_kv::store::MappedRows;
-use zero_kv::{Key, KeyKind, Lookup, MappedStore};
+use zero_kv::{Key, KeyType, Lookup, MappedStore};
 
 use crate::args::RangeArgs;
 
@@ -43,24 +45,24 @@ pub(crate) fn are_from_stdin(args: &[OsString]) -> bool {
 pub(crate) fn for_each_batch(
     args: &[OsString],
     syntax: KeySyntax,
-    kind: KeyKind,
+    key_type: KeyType,
     mut visit: impl FnMut(&[Key<'_>]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     if are_from_stdin(args) {
         // Reads bypass io::stdin, which has a short buffer.
         let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(stdin_error)?;
-        return for_each_batch_of_stream(File::from(stdin), syntax, kind, visit);
+        return for_each_batch_of_stream(File::from(stdin), syntax, key_type, visit);
     }
     let texts = args.iter().map(|arg| decode(arg.as_bytes(), syntax));
     let texts = texts.collect::<anyhow::Result<Vec<_>>>()?;
-    let keys = texts.iter().map(|text| parse_key(kind, text, 1));
-    visit(&keys.collect::<anyhow::Result<Vec<_>>>()?)
+    let keys = texts.iter().map(|text| parse_key(key_type, text, 1)).collect::<anyhow::Result<Vec<_>>>()?;
+    visit(&keys.iter().map(ParsedKey::as_key).collect::<Vec<_>>())
 }
 
 fn for_each_batch_of_stream(
     mut input: impl Read,
     syntax: KeySyntax,
-    kind: KeyKind,
+    key_type: KeyType,
     mut visit: impl FnMut(&[Key<'_>]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let terminator = syntax.terminator();
@@ -90,7 +92,7 @@ fn for_each_batch_of_stream(
             }
         };
         if complete_bytes > 0 {
-            keys_before += visit_lines(&buffer[..complete_bytes], syntax, kind, keys_before, &mut visit)?;
+            keys_before += visit_lines(&buffer[..complete_bytes], syntax, key_type, keys_before, &mut visit)?;
             buffer.copy_within(complete_bytes..len_bytes, 0);
             len_bytes -= complete_bytes;
         }
@@ -104,7 +106,7 @@ fn for_each_batch_of_stream(
 fn visit_lines(
     lines: &[u8],
     syntax: KeySyntax,
-    kind: KeyKind,
+    key_type: KeyType,
     keys_before: usize,
     visit: &mut impl FnMut(&[Key<'_>]) -> anyhow::Result<()>,
 ) -> anyhow::Result<usize> {
@@ -113,10 +115,10 @@ fn visit_lines(
     let texts = lines.map(|text| decode(text, syntax)).enumerate();
     let texts = texts.map(|(at, text)| text.map_err(|error| syntax.error_in_stream(keys_before + at, &error)));
     let texts = texts.collect::<anyhow::Result<Vec<_>>>()?;
-    let keys = texts.iter().map(|text| parse_key(kind, text, 1)).enumerate();
+    let keys = texts.iter().map(|text| parse_key(key_type, text, 1)).enumerate();
     let keys = keys.map(|(at, key)| key.map_err(|error| syntax.error_in_stream(keys_before + at, &error)));
     let keys = keys.collect::<anyhow::Result<Vec<_>>>()?;
-    visit(&keys)?;
+    visit(&keys.iter().map(ParsedKey::as_key).collect::<Vec<_>>())?;
     Ok(keys.len())
 }
 
@@ -141,32 +143,82 @@ fn stdin_error(error: io::Error) -> anyhow::Error {
 
 impl RangeArgs {
     pub(crate) fn is_all(&self) -> bool {
-        [&self.from, &self.after, &self.to, &self.before].iter().all(|key| key.is_none())
+        [&self.from, &self.after, &self.to, &self.before, &self.prefix].iter().all(|key| key.is_none())
     }
 
-    /// Returns both bounds of the range. Clap has checked that each bound is given at most once.
-    pub(crate) fn bounds(&self, kind: KeyKind) -> anyhow::Result<(Bound<Key<'_>>, Bound<Key<'_>>)> {
-        Ok((bound(kind, &self.from, &self.after)?, bound(kind, &self.to, &self.before)?))
+    /// Returns the range of stored keys. Clap has checked that each bound is given at most once.
+    pub(crate) fn key_range(&self, key_type: KeyType) -> anyhow::Result<KeyRange> {
+        if let Some(prefix) = &self.prefix {
+            return Ok(prefix_range(&parse_prefix(key_type, prefix.as_bytes())?)?);
+        }
+        let start = match (&self.from, &self.after) {
+            (Some(key), _) => start(key_type, key.as_bytes(), true)?,
+            (_, Some(key)) => start(key_type, key.as_bytes(), false)?,
+            (None, None) => Bound::Unbounded,
+        };
+        let end = match (&self.to, &self.before) {
+            (Some(key), _) => end(key_type, key.as_bytes(), true)?,
+            (_, Some(key)) => end(key_type, key.as_bytes(), false)?,
+            (None, None) => Bound::Unbounded,
+        };
+        Ok(KeyRange::new(start, end))
     }
 
     pub(crate) fn rows<'s>(&self, store: &'s MappedStore) -> anyhow::Result<MappedRows<&'s MappedStore>> {
+        let key_type = store.key_type();
         match &self.prefix {
-            Some(prefix) => Ok(store.prefix(check_len(prefix.as_bytes(), 0)?)?),
-            None => Ok(store.range(self.bounds(store.key_kind())?)?),
+            Some(prefix) => Ok(store.prefix(parse_prefix(key_type, prefix.as_bytes())?)?),
+            None => Ok(store.range(self.key_range(key_type)?.bounds())?),
         }
     }
 }
 
-fn bound<'a>(
-    kind: KeyKind,
-    included: &'a Option<OsString>,
-    excluded: &'a Option<OsString>,
-) -> anyhow::Result<Bound<Key<'a>>> {
-    match (included, excluded) {
-        (Some(key), _) => parse_key(kind, key.as_bytes(), 0).map(Bound::Included),
-        (_, Some(key)) => parse_key(kind, key.as_bytes(), 0).map(Bound::Excluded),
-        (None, None) => Ok(Bound::Unbounded),
+/// Returns the start of a range. A composite key may lack its last parts: it then stands for all keys with these parts.
+fn start(key_type: KeyType, text: &[u8], is_included: bool) -> anyhow::Result<Bound<OwnedKey>> {
+    let Some(range) = leading_parts(key_type, text)? else { return one_key(key_type, text, is_included) };
+    Ok(match range.bounds() {
+        (first, _) if is_included => first.map(OwnedKey::from),
+        (_, Bound::Excluded(next)) => Bound::Included(next.into()),
+        // No key is greater than all keys with the largest possible parts.
+        _ => Bound::Excluded(OwnedKey::Bytes(vec![u8::MAX; KEY_LEN_MAX_BYTES])),
+    })
+}
+
+/// Returns the end of a range, as [`start`] does.
+fn end(key_type: KeyType, text: &[u8], is_included: bool) -> anyhow::Result<Bound<OwnedKey>> {
+    let Some(range) = leading_parts(key_type, text)? else { return one_key(key_type, text, is_included) };
+    Ok(match range.bounds() {
+        (_, end) if is_included => end.map(OwnedKey::from),
+        (Bound::Included(first), _) => Bound::Excluded(first.into()),
+        (first, _) => first.map(OwnedKey::from),
+    })
+}
+
+fn one_key(key_type: KeyType, text: &[u8], is_included: bool) -> anyhow::Result<Bound<OwnedKey>> {
+    let key = OwnedKey::from(parse_key(key_type, text, 0)?.as_key());
+    Ok(if is_included { Bound::Included(key) } else { Bound::Excluded(key) })
+}
+
+/// Returns the range of the keys with some leading parts, or `None` if the text has all parts of a key.
+fn leading_parts(key_type: KeyType, text: &[u8]) -> anyhow::Result<Option<KeyRange>> {
+    if !key_type.is_composite() || !matches!(key_type.parse(text), Err(KeyTextError::PartCount { .. })) {
+        return Ok(None);
     }
+    Ok(Some(prefix_range(&parse_prefix(key_type, text)?)?))
+}
+
+/// Returns the bytes with which the stored keys begin.
+fn parse_prefix(key_type: KeyType, text: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let is_plain = key_type.is_plain();
+    if is_plain {
+        Ok(check_len(text, 0)?.to_vec())
+    } else {
+        key_type.parse_prefix(text).map_err(|error| wrong(key_type, &error))
+    }
+}
+
+fn wrong(key_type: KeyType, error: &KeyTextError) -> anyhow::Error {
+    anyhow!("the keys of this table are {key_type}: {error}")
 }
 
 /// Checks the length of a byte key. Because of this check, lookups in a file return the same error as lookups on a
@@ -179,20 +231,39 @@ fn check_len(text: &[u8], min_bytes: usize) -> Result<&[u8], ClientError> {
     }
 }
 
-/// Parses a key of this kind. `min_bytes` is the minimum length of a byte key: 0 for a bound of a range, otherwise 1.
-/// Like `baker`, this function rejects a `+` before a number, which Rust's `parse` accepts.
-fn parse_key(kind: KeyKind, text: &[u8], min_bytes: usize) -> anyhow::Result<Key<'_>> {
-    if kind == KeyKind::Bytes {
-        return Ok(Key::Bytes(check_len(text, min_bytes)?));
+/// A stored key.
+enum ParsedKey<'t> {
+    /// The text itself, or the number that it is.
+    Plain(Key<'t>),
+    Encoded(OwnedKey),
+}
+
+impl ParsedKey<'_> {
+    fn as_key(&self) -> Key<'_> {
+        match self {
+            ParsedKey::Plain(key) => *key,
+            ParsedKey::Encoded(key) => key.as_key(),
+        }
     }
-    let digits = str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    digits.and_then(|digits| digits.parse().ok()).map(Key::U64).ok_or_else(|| {
-        anyhow!(
-            "the key is \"{}\", but the keys of this table are numbers: pass an unsigned 64-bit decimal (0 to \
-             18446744073709551615)",
-            text.escape_ascii()
-        )
-    })
+}
+
+/// Parses a key of this type. `min_bytes` is the minimum length of a key of bytes: 0 for a bound of a range, otherwise 1.
+/// Like `baker`, this function rejects a `+` before a number, which Rust's `parse` accepts.
+fn parse_key(key_type: KeyType, text: &[u8], min_bytes: usize) -> anyhow::Result<ParsedKey<'_>> {
+    match key_type {
+        KeyType::BYTES => Ok(ParsedKey::Plain(Key::Bytes(check_len(text, min_bytes)?))),
+        KeyType::U64 => {
+            let digits = str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+            digits.and_then(|digits| digits.parse().ok()).map(|key| ParsedKey::Plain(Key::U64(key))).ok_or_else(|| {
+                anyhow!(
+                    "the key is \"{}\", but the keys of this table are numbers: pass an unsigned 64-bit decimal (0 to \
+                     18446744073709551615)",
+                    text.escape_ascii()
+                )
+            })
+        }
+        _ => key_type.parse(text).map(ParsedKey::Encoded).map_err(|error| wrong(key_type, &error)),
+    }
 }
 
 /// Decodes the escapes that `escape_ascii` writes, and `\0`.
@@ -245,7 +316,7 @@ mod tests {
 
     fn keys_of(input: &[u8], step: usize, syntax: KeySyntax) -> anyhow::Result<Vec<Vec<u8>>> {
         let mut found = Vec::new();
-        for_each_batch_of_stream(SlowReader(input, step), syntax, KeyKind::Bytes, |keys| {
+        for_each_batch_of_stream(SlowReader(input, step), syntax, KeyType::BYTES, |keys| {
             assert!(!keys.is_empty());
             found.extend(keys.iter().map(|key| key.as_bytes().unwrap().to_vec()));
             Ok(())

@@ -8,20 +8,53 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
-use zero_kv::Key;
 use zero_kv::csv_text::csv_error;
+use zero_kv::format::key_type;
 use zero_kv::printable::Printable;
 use zero_kv::typed::{ColumnError, Projection, Schema, TypedRow, Value, write_text};
+use zero_kv::{Key, KeyType};
 
 use crate::output::{hex, with_text};
 
 /// The name of the key's field if the schema has no name for the key.
 const KEY_NAME: &str = "key";
 
+/// Returns the names of the fields that the parts of a key have: those in the schema, or else `key`, or `key1`, `key2`,
+/// and so on for a composite key. If a column has such a name, underscores precede it.
+pub(crate) fn key_names(key_type: KeyType, columns: Option<&Columns>) -> Vec<String> {
+    let count = key_type.parts().len();
+    let schema = columns.map(Columns::schema);
+    let declared = schema.and_then(Schema::key_name);
+    let parts = declared.filter(|_| count > 1).map(|name| key_type::split(name.as_bytes()));
+    let mut names: Vec<String> = match (declared, parts) {
+        (Some(name), None) => vec![name.to_owned()],
+        // A key whose written form was in one column has one name.
+        (_, Some(parts)) if parts.len() == count => {
+            parts.iter().map(|part| String::from_utf8_lossy(part).into_owned()).collect()
+        }
+        _ if count > 1 => (1..=count).map(|part| format!("{KEY_NAME}{part}")).collect(),
+        _ => vec![KEY_NAME.to_owned()],
+    };
+    for name in &mut names {
+        while schema.is_some_and(|schema| schema.position(name).is_some()) {
+            name.insert(0, '_');
+        }
+    }
+    names
+}
+
+/// Returns the name of the column with the ends of ranges: `end`, after underscores if another column has this name.
+pub(crate) fn end_name(key_names: &[String], columns: Option<&Columns>) -> String {
+    let mut name = "end".to_owned();
+    while key_names.contains(&name) || columns.is_some_and(|columns| columns.schema().position(&name).is_some()) {
+        name.insert(0, '_');
+    }
+    name
+}
+
 pub(crate) struct Columns {
     schema: Arc<Schema>,
     positions: Vec<usize>,
-    key_name: String,
 }
 
 impl Columns {
@@ -38,17 +71,7 @@ impl Columns {
             [] => (0..schema.columns().len()).collect(),
             _ => Projection::new(&schema, chosen)?.positions().to_vec(),
         };
-        let mut key_name = schema.key_name().unwrap_or(KEY_NAME).to_owned();
-        while schema.position(&key_name).is_some() {
-            key_name.insert(0, '_');
-        }
-        Ok(Some(Columns { schema, positions, key_name }))
-    }
-
-    /// Returns the name of the key's field: the name in the schema, or `key`. If a column has this name, underscores
-    /// precede it.
-    pub(crate) fn key_name(&self) -> &str {
-        &self.key_name
+        Ok(Some(Columns { schema, positions }))
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
@@ -122,6 +145,7 @@ impl Serialize for JsonCell<'_> {
                 list.iter().try_for_each(|element| elements.serialize_element(&JsonCell(element)))?;
                 elements.end()
             }
+            Value::TextList(list) => serializer.collect_seq(list.iter()),
             cell => serializer.serialize_str(&String::from_utf8_lossy(&text(&cell))),
         }
     }
@@ -150,37 +174,40 @@ impl<'a> RowValue<'a> {
     }
 }
 
-/// Writes a record with the keys, and the value or the text of each cell.
-pub(crate) fn write_csv<W: Write>(
+/// Writes a record with the written keys or parts of keys, and the value or the text of each cell.
+pub(crate) fn write_csv<'k, W: Write>(
     csv: &mut csv::Writer<W>,
-    keys: [Option<Key<'_>>; 2],
+    keys: impl IntoIterator<Item = Key<'k>>,
     value: Option<&RowValue<'_>>,
 ) -> io::Result<()> {
     let mut write = |field: &[u8]| csv.write_field(field).map_err(csv_error);
-    keys.into_iter().flatten().try_for_each(|key| with_text(key, &mut write))?;
+    keys.into_iter().try_for_each(|key| with_text(key, &mut write))?;
     value.map_or(Ok(()), |value| value.for_each_field(&mut write))?;
     csv.write_record(None::<&[u8]>).map_err(csv_error)
 }
 
-/// A JSON object with a field for each key, value, or cell that is written. See [`serialize_bytes`].
+/// A JSON object with a field for each key, part of a key, value, or cell that is written. Keys are written keys. See
+/// [`serialize_bytes`].
 pub(crate) struct JsonRow<'a> {
     pub(crate) requested: Option<Key<'a>>,
-    pub(crate) key: Option<Key<'a>>,
+    /// The names of the key's parts.
+    pub(crate) key_names: &'a [String],
+    /// The parts of the key, or nothing if the key is not written.
+    pub(crate) key: &'a [Key<'a>],
+    /// The name and the text of the last key of a range.
+    pub(crate) end: Option<(&'a str, Key<'a>)>,
     pub(crate) value: Option<&'a RowValue<'a>>,
 }
 
 impl Serialize for JsonRow<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        let key_name = match self.value {
-            Some(RowValue::Cells(columns, _)) => columns.key_name(),
-            _ => "key",
-        };
-        for (name, key) in [("asked", self.requested), (key_name, self.key)] {
+        let requested = self.requested.map(|key| ("asked", key));
+        let parts = self.key_names.iter().map(String::as_str).zip(self.key.iter().copied());
+        for (name, key) in requested.into_iter().chain(parts).chain(self.end) {
             match key {
-                None => {}
-                Some(Key::U64(number)) => map.serialize_entry(name, &number)?,
-                Some(Key::Bytes(bytes)) => serialize_bytes(&mut map, name, bytes)?,
+                Key::U64(number) => map.serialize_entry(name, &number)?,
+                Key::Bytes(bytes) => serialize_bytes(&mut map, name, bytes)?,
             }
         }
         match self.value {

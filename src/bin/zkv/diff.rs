@@ -1,7 +1,8 @@
 //! `zkv diff`: compares the rows of two files.
 //!
-//! In: two baked files with keys of one kind. Out: a line for each key whose rows differ, and the counts. Both files
-//! are read in key order at the same time, so only one row of each file is in memory.
+//! In: two baked files with keys of one kind. Out: a line for each key whose rows differ, and the counts. In tables of
+//! ranges, rows are the same if their first and last keys are. Both files are read in key order at the same time, so only
+//! a few rows of each file are in memory.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use anyhow::bail;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use zero_kv::Lookup;
-use zero_kv::client::Row;
+use zero_kv::client::OwnedKey;
 use zero_kv::printable::Printable;
 use zero_kv::store::{MappedRows, Unchecked};
 use zero_kv::typed::{ColumnError, Schema, TypedRow, Value};
@@ -18,13 +19,17 @@ use zero_kv::{Key, MappedStore};
 
 use crate::args::{DiffArgs, DiffFormat};
 use crate::columns::{Columns, text};
-use crate::output::{JsonKey, RowOutput, buffered, ignore_closed_pipe, json_value, stdout_error, write_json_line};
+use crate::output::{
+    JsonKey, RowOutput, buffered, ignore_closed_pipe, json_value, stdout_error, write_json_line, written,
+};
 
 const NOT_TEXT: &str = "use --format text";
 
-/// A key, and its value in each file. The value is `None` in a file that does not have the key.
+/// A written key, and its value in each file. The value is `None` in a file that does not have the key.
 struct Change<'a> {
     key: Key<'a>,
+    /// The written last key of the range, in tables of ranges.
+    end: Option<Key<'a>>,
     a: Option<&'a [u8]>,
     b: Option<&'a [u8]>,
 }
@@ -61,6 +66,9 @@ struct JsonCounts<'a, C: Serialize> {
 struct JsonChange<'a, V> {
     change: &'static str,
     key: JsonKey<'a>,
+    /// The last key of the range, in tables of ranges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<JsonKey<'a>>,
     /// The names of the columns that differ, if both tables are typed and have the row.
     #[serde(skip_serializing_if = "Option::is_none")]
     columns: Option<Vec<&'a str>>,
@@ -72,12 +80,21 @@ struct JsonChange<'a, V> {
 
 pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
     let (a, b) = (Unchecked::open(&args.a)?, Unchecked::open(&args.b)?);
-    let [kind_a, kind_b] = [&a, &b].map(|file| file.layout().dimensions.key_kind);
-    if kind_a != kind_b {
+    let [type_a, type_b] = [&a, &b].map(|file| file.layout().dimensions.key_type);
+    if type_a != type_b {
         bail!(
-            "{} has keys that are {kind_a}, and {} has keys that are {kind_b}: pass two files with one kind of keys",
+            "{} has keys that are {type_a}, and {} has keys that are {type_b}: pass two files with one type of keys",
             args.a.display(),
             args.b.display()
+        );
+    }
+    let [ranges_a, ranges_b] = [&a, &b].map(|file| file.layout().dimensions.has_ranges);
+    if ranges_a != ranges_b {
+        let (ranges, single) = if ranges_a { (&args.a, &args.b) } else { (&args.b, &args.a) };
+        bail!(
+            "{} is a table of ranges, and {} is not: pass two tables of ranges or none",
+            ranges.display(),
+            single.display()
         );
     }
     let mut output = buffered(RowOutput::stdout()?);
@@ -156,26 +173,41 @@ fn compare(
     mut visit: impl FnMut(Change<'_>) -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
     let (mut rows_a, mut rows_b) = (a.iter(), b.iter());
-    let (mut row_a, mut row_b) = (rows_a.next().transpose()?, rows_b.next().transpose()?);
+    let (key_type, mut text, mut end_text) = (a.key_type(), Vec::new(), Vec::new());
+    let (mut row_a, mut row_b) = (next_row(&mut rows_a)?, next_row(&mut rows_b)?);
     // The next key is the smallest one that remains in either table.
-    while let Some(key) = [&row_a, &row_b].into_iter().flatten().map(|(key, _)| key.clone()).min() {
-        let value_a = take_value(key.as_key(), &mut row_a, &mut rows_a)?;
-        let value_b = take_value(key.as_key(), &mut row_b, &mut rows_b)?;
-        let change = Change { key: key.as_key(), a: value_a.as_deref(), b: value_b.as_deref() };
+    while let Some(span) = [&row_a, &row_b].into_iter().flatten().map(|(span, _)| span.clone()).min() {
+        let value_a = take_value(&span, &mut row_a, &mut rows_a)?;
+        let value_b = take_value(&span, &mut row_b, &mut rows_b)?;
+        let (key, end) = &span;
+        let change = Change {
+            key: written(key_type, key.as_key(), &mut text),
+            end: end.as_ref().map(|end| written(key_type, end.as_key(), &mut end_text)),
+            a: value_a.as_deref(),
+            b: value_b.as_deref(),
+        };
         let is_in = (value_a.is_some(), value_b.is_some());
         *counts.counter(is_in, visit(change)?) += 1;
     }
     Ok(())
 }
 
-/// If `row` has this key, returns its value and replaces `row` with the next row.
+/// The key of a row, and the last key of its range in a table of ranges.
+type Span = (OwnedKey, Option<OwnedKey>);
+
+fn next_row(rows: &mut MappedRows<&MappedStore>) -> anyhow::Result<Option<(Span, Vec<u8>)>> {
+    let row = rows.next_with_end().transpose()?;
+    Ok(row.map(|((key, value), end)| ((key, end), value)))
+}
+
+/// If `row` has this span, returns its value and replaces `row` with the next row.
 fn take_value(
-    key: Key<'_>,
-    row: &mut Option<Row>,
+    span: &Span,
+    row: &mut Option<(Span, Vec<u8>)>,
     rows: &mut MappedRows<&MappedStore>,
 ) -> anyhow::Result<Option<Vec<u8>>> {
-    let Some((_, value)) = row.take_if(|row| row.0.as_key() == key) else { return Ok(None) };
-    *row = rows.next().transpose()?;
+    let Some((_, value)) = row.take_if(|row| row.0 == *span) else { return Ok(None) };
+    *row = next_row(rows)?;
     Ok(Some(value))
 }
 
@@ -201,10 +233,11 @@ fn write_key(output: &mut impl Write, change: &Change<'_>) -> io::Result<()> {
         (None, _) => '+',
         _ => '~',
     };
-    match change.key {
-        Key::U64(key) => write!(output, "{sign} {key}"),
-        Key::Bytes(key) => write!(output, "{sign} \"{}\"", key.escape_ascii()),
-    }
+    write!(output, "{sign}")?;
+    [change.key].into_iter().chain(change.end).try_for_each(|key| match key {
+        Key::U64(key) => write!(output, " {key}"),
+        Key::Bytes(key) => write!(output, " \"{}\"", key.escape_ascii()),
+    })
 }
 
 fn write_text(output: &mut impl Write, change: &Change<'_>, values: bool) -> io::Result<()> {
@@ -225,6 +258,7 @@ fn write_json(output: &mut impl Write, change: &Change<'_>, values: bool) -> any
     let line = JsonChange {
         change: change.name(),
         key: JsonKey::new(change.key, NOT_TEXT)?,
+        end: change.end.map(|end| JsonKey::new(end, NOT_TEXT)).transpose()?,
         columns: None,
         a: value(change.a)?,
         b: value(change.b)?,
@@ -243,6 +277,7 @@ fn write_typed_json(
     let line = JsonChange {
         change: change.name(),
         key: JsonKey::new(change.key, NOT_TEXT)?,
+        end: change.end.map(|end| JsonKey::new(end, NOT_TEXT)).transpose()?,
         columns: is_changed.then(|| names(cells)),
         a: side(change.a, true),
         b: side(change.b, false),

@@ -17,9 +17,9 @@ use zero_kv::format::record::VALUE_LEN_MAX_BYTES;
 use zero_kv::printable::Printable;
 use zero_kv::store::Unchecked;
 use zero_kv::typed::{ColumnType, Schema};
-use zero_kv::{KeyKind, Lookup, MappedStore};
+use zero_kv::{KeyType, Lookup, MappedStore};
 
-use crate::output::{DisplayKey, print, print_report, report_damage};
+use crate::output::{DisplayKey, print, print_report, report_damage, written};
 use crate::table::open_whole;
 use crate::text_table::{Align, lines};
 
@@ -51,7 +51,8 @@ struct Report {
     len_bytes: u64,
     digest: String,
     format_version: u32,
-    keys: &'static str,
+    keys: String,
+    layout: String,
     rows: u64,
     hash_seed: u64,
     record_align_bytes: usize,
@@ -92,11 +93,8 @@ impl Report {
             len_bytes: layout.file_len_bytes(),
             digest: format!("{:032x}", layout.digest()),
             format_version: layout.version,
-            // The names of the kinds are the values of the option `baker --keys`.
-            keys: match dimensions.key_kind {
-                KeyKind::U64 => "u64",
-                KeyKind::Bytes => "bytes",
-            },
+            keys: dimensions.key_type.to_string(),
+            layout: dimensions.table_layout.to_string(),
             rows: dimensions.row_count,
             hash_seed: dimensions.hash_seed,
             record_align_bytes: dimensions.record_align_bytes,
@@ -121,10 +119,13 @@ impl fmt::Display for Report {
         writeln!(f, "format        version {}", self.format_version)?;
         writeln!(f, "keys          {}", self.keys)?;
         writeln!(f, "rows          {}", self.rows)?;
-        writeln!(f, "hash seed     {}", self.hash_seed)?;
-        let Report { parts, pilots_per_part, slots_per_part, .. } = self;
-        writeln!(f, "parts         {parts}, each of {pilots_per_part} pilots and {slots_per_part} slots")?;
-        writeln!(f, "aligned to    {} bytes", self.record_align_bytes)?;
+        writeln!(f, "layout        {}", self.layout)?;
+        if self.pilots_per_part > 0 {
+            writeln!(f, "hash seed     {}", self.hash_seed)?;
+            let Report { parts, pilots_per_part, slots_per_part, .. } = self;
+            writeln!(f, "parts         {parts}, each of {pilots_per_part} pilots and {slots_per_part} slots")?;
+            writeln!(f, "aligned to    {} bytes", self.record_align_bytes)?;
+        }
         writeln!(f, "blocks of     {} bytes", self.block_len_bytes)?;
         writeln!(f, "\n{:<12} {:>16} {:>16} {:>7}  checksum", "section", "offset", "length", "share")?;
         let share = |len_bytes: u64| 100.0 * len_bytes as f64 / self.len_bytes as f64;
@@ -144,7 +145,7 @@ impl fmt::Display for Report {
 struct RowStatistics {
     first_key: Option<LossyJsonKey>,
     last_key: Option<LossyJsonKey>,
-    /// The longest prefix that all keys share. `None` if keys are numbers.
+    /// The longest prefix that all keys share. `None` if keys are not bytes.
     common_prefix: Option<LossyJsonKey>,
     /// The file's length without the values, divided by the number of rows.
     overhead_bytes_per_row: f64,
@@ -165,8 +166,11 @@ impl Serialize for LossyJsonKey {
 
 impl RowStatistics {
     fn new(store: &MappedStore) -> anyhow::Result<Self> {
-        let [first, last] = [store.first()?, store.last()?].map(|row| row.map(|(key, _)| key));
-        let common_prefix = first.as_ref().zip(last.as_ref()).and_then(|(first, last)| {
+        let key_type = store.key_type();
+        let [first, last] = [store.first()?, store.last()?]
+            .map(|row| row.map(|(key, _)| OwnedKey::from(written(key_type, key.as_key(), &mut Vec::new()))));
+        let is_bytes = key_type == KeyType::BYTES;
+        let common_prefix = first.as_ref().zip(last.as_ref()).filter(|_| is_bytes).and_then(|(first, last)| {
             let (first, last) = (first.as_key(), last.as_key());
             let common = &first.as_bytes()?[..first.common_len_bytes(&last)];
             Some(OwnedKey::Bytes(common.to_vec()))

@@ -7,11 +7,11 @@ use std::io::{self, Write};
 use anyhow::anyhow;
 use zero_kv::canary::digest_text;
 use zero_kv::slots::slot_of;
-use zero_kv::{Key, KeyKind, Lookup, MappedStore};
+use zero_kv::{Key, KeyType, Lookup, MappedStore};
 
 use crate::args::{CanaryArgs, SlotArgs};
 use crate::batches::{KeySyntax, for_each_batch};
-use crate::output::{DisplayKey, RowOutput, buffered, ignore_closed_pipe, stdout_error, with_text};
+use crate::output::{DisplayKey, RowOutput, buffered, ignore_closed_pipe, stdout_error, with_text, written};
 use crate::table::open_whole;
 
 pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
@@ -19,7 +19,7 @@ pub(crate) fn canary(args: &CanaryArgs) -> anyhow::Result<bool> {
     let mut output = buffered(RowOutput::stdout()?);
     let written = match (args.sample, &args.keys[..]) {
         (Some(rows), _) => write_sample(&store, rows.get(), &mut output),
-        (None, args) => for_each_batch(args, KeySyntax::default(), store.key_kind(), |keys| {
+        (None, args) => for_each_batch(args, KeySyntax::default(), store.key_type(), |keys| {
             keys.iter().try_for_each(|key| write_line(&store, *key, &mut output))
         }),
     };
@@ -36,7 +36,7 @@ fn write_sample(store: &MappedStore, rows: usize, output: &mut impl Write) -> an
         // The product may exceed 64 bits, so the product is computed with 128 bits.
         let row = (at as u128 * last_row as u128 / (count.max(2) - 1) as u128) as usize;
         match store.row(row)? {
-            Some((key, _)) if fits_on_line(key.as_key()) => write_line(store, key.as_key(), output)?,
+            Some((key, _)) if fits_on_line(store, key.as_key()) => write_line(store, key.as_key(), output)?,
             _ => {}
         }
     }
@@ -44,25 +44,30 @@ fn write_sample(store: &MappedStore, rows: usize, output: &mut impl Write) -> an
 }
 
 fn write_line(store: &MappedStore, key: Key<'_>, output: &mut impl Write) -> anyhow::Result<()> {
-    if !fits_on_line(key) {
+    let mut text = Vec::new();
+    let written = written(store.key_type(), key, &mut text);
+    if !fits_on_line(store, key) {
         return Err(anyhow!(
             "the key {} has a line end or is not UTF-8, so a line cannot hold it: leave it out",
-            DisplayKey(key)
+            DisplayKey(written)
         ));
     }
     let digest = digest_text(store.get(key)?.as_deref());
-    with_text(key, |text| output.write_all(text))?;
+    with_text(written, |text| output.write_all(text))?;
     Ok(writeln!(output, ",{digest}")?)
 }
 
-fn fits_on_line(key: Key<'_>) -> bool {
-    key.as_bytes().is_none_or(|key| !key.contains(&b'\n') && str::from_utf8(key).is_ok())
+fn fits_on_line(store: &MappedStore, key: Key<'_>) -> bool {
+    let mut text = Vec::new();
+    written(store.key_type(), key, &mut text)
+        .as_bytes()
+        .is_none_or(|key| !key.contains(&b'\n') && str::from_utf8(key).is_ok())
 }
 
 pub(crate) fn slot(args: &SlotArgs) -> anyhow::Result<bool> {
     let mut output = buffered(io::stdout().lock());
-    // A number in decimal has the slot of its text, so keys of both kinds are read as bytes.
-    let written = for_each_batch(&args.keys, KeySyntax::default(), KeyKind::Bytes, |keys| {
+    // The slot of a key is the slot of its written form, so keys of all types are read as bytes.
+    let written = for_each_batch(&args.keys, KeySyntax::default(), KeyType::BYTES, |keys| {
         keys.iter().try_for_each(|key| Ok(writeln!(output, "{}", slot_of(*key))?))
     });
     ignore_closed_pipe(written.and_then(|()| Ok(output.flush()?)), (), stdout_error)?;

@@ -5,14 +5,14 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use zero_kv::Key;
 use zero_kv::printable::Printable;
 use zero_kv::typed::Value;
+use zero_kv::{Key, KeyType};
 
 use crate::args::{Format, KeysArgs, Lookup, OutputArgs, Part, Presence, RangeArgs};
 use crate::batches::{KeySyntax, are_from_stdin, for_each_batch};
-use crate::columns::{Columns, JsonRow, RowValue, line_text, write_csv};
-use crate::output::{RowOutput, buffered, csv_writer, hex, print, with_text, write_json_line};
+use crate::columns::{Columns, JsonRow, RowValue, end_name, key_names, line_text, write_csv};
+use crate::output::{RowOutput, buffered, csv_writer, hex, print, with_text, write_json_line, written};
 use crate::table::{Neighbor, Scan, Table, TableReplaced};
 
 /// Maximum number of keys in one lookup, whose rows may be in memory at the same time.
@@ -26,6 +26,7 @@ pub(crate) fn look_up(table: &mut dyn Table, lookup: &Lookup) -> anyhow::Result<
         Lookup::Exists { keys, print, null } => exists(table, keys, *print, *null),
         Lookup::Floor { keys, output } => neighbors(table, Neighbor::Floor, keys, output),
         Lookup::Ceiling { keys, output } => neighbors(table, Neighbor::Ceiling, keys, output),
+        Lookup::Cover { keys, output } => covers(table, keys, output),
         Lookup::First { output } => first_or_last(table, false, output),
         Lookup::Last { output } => first_or_last(table, true, output),
         Lookup::Range { range, reverse, limit, output } => {
@@ -56,13 +57,21 @@ fn look_up_all(
 ) -> anyhow::Result<bool> {
     let syntax = KeySyntax { escapes: keys.escapes, null: output.null };
     let mut are_found = true;
-    for_each_batch(&keys.keys, syntax, table.key_kind()?, |keys| {
+    let key_type = table.key_type()?;
+    writer.set_key_type(key_type);
+    for_each_batch(&keys.keys, syntax, key_type, |keys| {
         for keys in keys.chunks(BATCH_KEYS_MAX) {
             are_found &= with_columns(table, output, writer, |table, writer| look_up_batch(table, keys, writer))?;
         }
         Ok(writer.flush()?)
     })?;
+    check_key_type(table, key_type)?;
     Ok(are_found)
+}
+
+/// Rejects results if the server has replaced its table by one with another type of keys, whose keys they would misread.
+fn check_key_type(table: &mut dyn Table, key_type: KeyType) -> anyhow::Result<()> {
+    if table.key_type()? == key_type { Ok(()) } else { Err(TableReplaced.into()) }
 }
 
 /// Sets the columns of the rows that `look_up` writes. Repeats the lookup if the server replaces its table before any
@@ -134,15 +143,35 @@ fn neighbors(table: &mut dyn Table, neighbor: Neighbor, keys: &KeysArgs, output:
     })
 }
 
+fn covers(table: &mut dyn Table, keys: &KeysArgs, output: &OutputArgs) -> anyhow::Result<bool> {
+    let prints_requested_key = !is_single(keys);
+    let mut writer = RowWriter::new(RowFormat::for_rows(output));
+    look_up_all(table, keys, output, &mut writer, |table, keys, writer| {
+        let (mut are_found, mut written) = (true, Ok(()));
+        table.covers(keys, &mut |at, range| match range {
+            Some((start, end, value)) if written.is_ok() => {
+                written = writer.write_range(prints_requested_key.then_some(keys[at]), start, Some(end), value);
+            }
+            Some(_) => {}
+            None => are_found = false,
+        })?;
+        written?;
+        Ok(are_found)
+    })
+}
+
 fn first_or_last(table: &mut dyn Table, reverse: bool, output: &OutputArgs) -> anyhow::Result<bool> {
     scan(table, &Scan { range: &RangeArgs::default(), reverse, limit: Some(1) }, output)
 }
 
 fn scan(table: &mut dyn Table, scan: &Scan<'_>, output: &OutputArgs) -> anyhow::Result<bool> {
     let mut writer = RowWriter::new(RowFormat::for_rows(output));
+    let key_type = table.key_type()?;
+    writer.set_key_type(key_type);
     with_columns(table, output, &mut writer, |table, writer| {
         table.scan(scan, &mut |(key, value)| writer.write(None, key, value))
     })?;
+    check_key_type(table, key_type)?;
     writer.finish()
 }
 
@@ -191,9 +220,14 @@ struct RowWriter {
     /// Standard output. It is opened when the first row is written, because the first key determines whether CSV fields
     /// must be quoted.
     stdout: Option<StdoutWriter>,
+    key_type: KeyType,
     /// The columns to write. `None` for a table without a schema.
     columns: Option<Columns>,
+    /// The names of the key's parts in JSON.
+    key_names: Vec<String>,
     row_count: u64,
+    /// Buffers for the written forms of the requested key, the key, and the end of a range.
+    texts: [Vec<u8>; 3],
 }
 
 enum StdoutWriter {
@@ -203,10 +237,24 @@ enum StdoutWriter {
 
 impl RowWriter {
     pub(crate) fn new(format: RowFormat) -> RowWriter {
-        RowWriter { format, stdout: None, columns: None, row_count: 0 }
+        RowWriter {
+            format,
+            stdout: None,
+            key_type: KeyType::BYTES,
+            columns: None,
+            key_names: Vec::new(),
+            row_count: 0,
+            texts: Default::default(),
+        }
+    }
+
+    fn set_key_type(&mut self, key_type: KeyType) {
+        self.key_type = key_type;
+        self.key_names = key_names(key_type, self.columns.as_ref());
     }
 
     fn set_columns(&mut self, columns: Option<Columns>) {
+        self.key_names = key_names(self.key_type, columns.as_ref());
         self.columns = columns;
     }
 
@@ -218,27 +266,55 @@ impl RowWriter {
         self.row_count
     }
 
-    /// Writes a row, preceded by the requested key if there is one.
+    /// Writes a row, preceded by the requested key if there is one. Both keys are stored keys, which are written in
+    /// their written form.
     pub(crate) fn write(&mut self, requested: Option<Key<'_>>, key: Key<'_>, value: &[u8]) -> anyhow::Result<()> {
+        self.write_range(requested, key, None, value)
+    }
+
+    /// Writes a row as [`RowWriter::write`] does, with the last key of its range after its key.
+    fn write_range(
+        &mut self,
+        requested: Option<Key<'_>>,
+        key: Key<'_>,
+        end: Option<Key<'_>>,
+        value: &[u8],
+    ) -> anyhow::Result<()> {
         let RowFormat { format, only, names_columns, .. } = self.format;
         self.row_count += 1;
         let value = match &self.columns {
             _ if only == Some(Part::Keys) => None,
             columns => Some(RowValue::new(columns.as_ref(), value)?),
         };
+        // JSON has a field for each part of the key.
+        let texts =
+            if format == Format::Json && self.key_type.is_composite() { self.key_type.texts(key) } else { Vec::new() };
+        let [requested_text, key_text, end_text] = &mut self.texts;
+        let requested = requested.map(|key| written(self.key_type, key, requested_text));
+        let key = written(self.key_type, key, key_text);
+        let end = end.map(|end| written(self.key_type, end, end_text)).filter(|_| only != Some(Part::Values));
         let stdout = match &mut self.stdout {
             Some(stdout) => stdout,
             none => none.insert(open_stdout(format, only, requested.unwrap_or(key))?),
         };
         let key = (only != Some(Part::Values)).then_some(key);
         let written = match stdout {
-            StdoutWriter::Csv(csv) => write_csv(csv, [requested, key], value.as_ref()),
+            StdoutWriter::Csv(csv) => write_csv(csv, [requested, key, end].into_iter().flatten(), value.as_ref()),
             StdoutWriter::Text(output) if format == Format::Json => {
-                write_json_line(output, &JsonRow { requested, key, value: value.as_ref() })
+                let parts: Vec<Key<'_>> = texts.iter().map(|text| Key::Bytes(text)).collect();
+                let whole = key.as_slice();
+                let key = if parts.is_empty() || key.is_none() { whole } else { &parts };
+                let end_name = end_name(&self.key_names, self.columns.as_ref());
+                let end = end.map(|end| (&*end_name, end));
+                let row = JsonRow { requested, key_names: &self.key_names, key, end, value: value.as_ref() };
+                write_json_line(output, &row)
             }
             StdoutWriter::Text(output) => match &value {
                 Some(RowValue::Cells(columns, cells)) if names_columns => write_named(output, columns, cells),
-                value => write_fields(output, self.format, [requested, key], value.as_ref()),
+                value => {
+                    let keys_are_text = !self.key_type.is_plain() && !self.key_type.is_composite();
+                    write_fields(output, self.format, [requested, key, end], keys_are_text, value.as_ref())
+                }
             },
         };
         Ok(written?)
@@ -268,11 +344,13 @@ fn open_stdout(format: Format, only: Option<Part>, first_key: Key<'_>) -> io::Re
     })
 }
 
-/// Writes the keys, and the value or the text of each cell, with tabs between them.
+/// Writes the keys, and the value or the text of each cell, with tabs between them. Keys that are text, such as
+/// addresses, are written unchanged in each format.
 fn write_fields(
     output: &mut impl Write,
     RowFormat { format, terminator, .. }: RowFormat,
-    keys: [Option<Key<'_>>; 2],
+    keys: [Option<Key<'_>>; 3],
+    keys_are_text: bool,
     value: Option<&RowValue<'_>>,
 ) -> io::Result<()> {
     let mut separator = &b""[..];
@@ -280,6 +358,7 @@ fn write_fields(
         output.write_all(separator)?;
         match key {
             Key::U64(_) => with_text(key, |digits| output.write_all(digits))?,
+            Key::Bytes(key) if keys_are_text => output.write_all(key)?,
             Key::Bytes(key) => write_bytes(output, format, key)?,
         }
         separator = b"\t";

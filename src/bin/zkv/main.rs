@@ -6,6 +6,7 @@ mod bench;
 mod columns;
 mod diff;
 mod dump;
+mod groups;
 mod inspect;
 mod key_lines;
 mod lookup;
@@ -54,7 +55,8 @@ fn main() -> ExitCode {
     }
     // With this handler, a write beyond the file size limit returns an error instead of killing the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    let mut args = Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    let matches = groups::with_groups(command()).get_matches();
+    let mut args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     args.take_file_of_get();
     match run(&args) {
         Ok(true) => ExitCode::from(EXIT_YES),
@@ -216,8 +218,14 @@ fn run_program(program: &str, args: impl Iterator<Item = OsString>) -> String {
 #[cfg(all(test, feature = "full"))]
 mod tests {
     use zero_kv::cli::examples::check_examples;
+    use zero_kv::cli::values::check_spellings;
 
     use super::*;
+
+    #[test]
+    fn all_durations_and_sizes_accept_the_same_spellings() {
+        check_spellings(&command());
+    }
 
     #[test]
     fn the_examples_of_the_help_are_valid_command_lines() {

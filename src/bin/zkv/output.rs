@@ -11,7 +11,7 @@ use anyhow::anyhow;
 use serde::Serialize;
 use zero_kv::csv_text::csv_settings;
 use zero_kv::printable::{PrintableWriter, shortened};
-use zero_kv::{Key, StoreError};
+use zero_kv::{Key, KeyType, StoreError};
 
 const BUFFER_LEN_BYTES: usize = 256 << 10;
 const KEY_SHOWN_MAX_BYTES: usize = 64;
@@ -21,6 +21,16 @@ const KEY_SHOWN_MAX_BYTES: usize = 64;
 pub(crate) fn csv_writer<W: Write>(output: W, delimiter: u8, first_key: Key<'_>) -> csv::Writer<W> {
     let mut settings = csv_settings(delimiter, first_key.as_bytes().unwrap_or_default());
     settings.buffer_capacity(BUFFER_LEN_BYTES).from_writer(output)
+}
+
+/// Returns the written form of a stored key: the key itself if it is plain, otherwise text, which is stored in `text`.
+pub(crate) fn written<'k>(key_type: KeyType, key: Key<'k>, text: &'k mut Vec<u8>) -> Key<'k> {
+    if key_type.is_plain() {
+        return key;
+    }
+    text.clear();
+    key_type.write(key, text);
+    Key::Bytes(text)
 }
 
 /// Calls `use_text` with the decimal digits or the bytes of a key.

@@ -1,8 +1,8 @@
 //! `zkv dump` as Apache Parquet.
 //!
-//! In: rows. Out: one row group after another. A row group is in memory as a whole. Each column of a typed table
-//! becomes the column of the file from which `baker` makes the same column. The table has the columns `key` and `value`
-//! if it is not typed.
+//! In: rows. Out: one row group after another. A row group is in memory as a whole. Each part of the key, the end of
+//! ranges, and each column of a typed table becomes the column of the file from which `baker` makes the same part, end,
+//! or column. The value of a table that is not typed becomes the column `value`.
 
 use std::fs::File;
 use std::io;
@@ -19,42 +19,49 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
-use zero_kv::MappedStore;
-use zero_kv::client::OwnedKey;
-use zero_kv::store::MappedRows;
+use zero_kv::Key;
+use zero_kv::client::{OwnedKey, Row};
+use zero_kv::format::key_type::{FIXED_KEY_LEN_BYTES, KeyType, KeyValue, PartType};
 use zero_kv::typed::{Column, ColumnType, DECIMAL64_PRECISION_MAX, TimeUnit as OwnUnit, Value};
-use zero_kv::{Key, KeyKind};
 
 use crate::columns::Columns;
+use crate::dump::{DumpedRow, RowForm};
+use crate::output::DisplayKey;
 
 /// The length of the keys and values of a row group, at least.
 const GROUP_LEN_BYTES: usize = 8 << 20;
 const GROUP_ROWS_MAX: usize = 64 << 10;
 /// The length of a decimal of more than 18 digits.
 const DECIMAL_LEN_BYTES: usize = size_of::<i128>();
+/// The length of all values of a fixed length.
+const FIXED_LEN_BYTES: usize = {
+    assert!(DECIMAL_LEN_BYTES == FIXED_KEY_LEN_BYTES);
+    FIXED_KEY_LEN_BYTES
+};
 
 type Result<T> = std::result::Result<T, ParquetError>;
 
 pub(crate) fn write_parquet(
     output: &File,
-    rows: MappedRows<&MappedStore>,
-    key_kind: KeyKind,
-    columns: Option<&Columns>,
+    rows: impl Iterator<Item = DumpedRow>,
+    form: &RowForm<'_>,
 ) -> anyhow::Result<()> {
+    let RowForm { key_type, key_names, columns, .. } = form;
     let value = Column { name: "value".to_owned(), column_type: ColumnType::Bytes, is_nullable: false };
     let declared: Vec<Column> = columns.map_or_else(|| vec![value], |columns| columns.declared().cloned().collect());
-    let key_type = if key_kind == KeyKind::U64 { ColumnType::U64 } else { ColumnType::Bytes };
-    let key_name = columns.map_or("key", Columns::key_name).to_owned();
-    let key = Column { name: key_name, column_type: key_type, is_nullable: false };
-    let table = TableColumns { key, columns, declared };
+    // The end of a range has the type of the last part.
+    let parts = key_type.parts().iter().chain(key_type.parts().last()).zip(key_names);
+    let keys = parts.map(|(part, name)| KeyColumn::new(name, *part));
+    let table = TableColumns { key_type: *key_type, keys: keys.collect(), columns: *columns, declared };
     let schema = table.schema().map_err(io_error)?;
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
     let mut writer = SerializedFileWriter::new(output, schema, Arc::new(properties)).map_err(io_error)?;
     let (mut group, mut len_bytes) = (Vec::new(), 0);
     for row in rows {
-        let (key, value) = row?;
+        let row = row?;
+        let (key, value) = &row.0;
         len_bytes += value.len() + key.as_key().as_bytes().map_or(size_of::<u64>(), <[u8]>::len);
-        group.push((key, value));
+        group.push(row);
         if len_bytes >= GROUP_LEN_BYTES || group.len() == GROUP_ROWS_MAX {
             write_group(&mut writer, &group, &table)?;
             (group, len_bytes) = (Vec::new(), 0);
@@ -78,8 +85,43 @@ fn io_error(error: ParquetError) -> anyhow::Error {
     }
 }
 
+/// The column of a part of the key or of the end of ranges.
+struct KeyColumn {
+    part: PartType,
+    /// The declaration of the column, apart from UUIDs, which typed tables do not have: their cells are bytes.
+    column: Column,
+}
+
+impl KeyColumn {
+    /// Returns a column from which `baker` makes such a part. Types that Parquet does not have are text.
+    fn new(name: &str, part: PartType) -> KeyColumn {
+        let column_type = match part {
+            PartType::U64 => ColumnType::U64,
+            PartType::I64 => ColumnType::I64,
+            PartType::Date => ColumnType::Date,
+            PartType::Timestamp => ColumnType::Timestamp(OwnUnit::Micros),
+            PartType::Bytes | PartType::Uuid => ColumnType::Bytes,
+            PartType::Ipv4 | PartType::Ip | PartType::Hex => ColumnType::Text,
+        };
+        KeyColumn { part, column: Column { name: name.to_owned(), column_type, is_nullable: false } }
+    }
+
+    fn field(&self) -> Result<Type> {
+        match self.part {
+            PartType::Uuid => Type::primitive_type_builder(&self.column.name, PhysicalType::FIXED_LEN_BYTE_ARRAY)
+                .with_repetition(Repetition::REQUIRED)
+                .with_logical_type(Some(LogicalType::Uuid))
+                .with_length(FIXED_LEN_BYTES as i32)
+                .build(),
+            _ => field(&self.column),
+        }
+    }
+}
+
 struct TableColumns<'c> {
-    key: Column,
+    key_type: KeyType,
+    /// The columns of the key's parts and of the end of ranges.
+    keys: Vec<KeyColumn>,
     /// The columns of a typed table.
     columns: Option<&'c Columns>,
     /// The declarations of the columns, or the column `value`.
@@ -88,18 +130,20 @@ struct TableColumns<'c> {
 
 impl TableColumns<'_> {
     fn schema(&self) -> Result<TypePtr> {
-        let fields = [&self.key].into_iter().chain(&self.declared).map(|column| field(column).map(Arc::new));
-        let fields = fields.collect::<Result<Vec<_>>>()?;
+        let fields = self.keys.iter().map(KeyColumn::field).chain(self.declared.iter().map(field));
+        let fields = fields.map(|field| field.map(Arc::new)).collect::<Result<Vec<_>>>()?;
         Type::group_type_builder("rows").with_fields(fields).build().map(Arc::new)
     }
 }
 
 fn field(column: &Column) -> Result<Type> {
     let repetition = if column.is_nullable { Repetition::OPTIONAL } else { Repetition::REQUIRED };
-    let ColumnType::List { element, .. } = column.column_type else {
-        return primitive(&column.name, column.column_type, repetition);
+    let element = match column.column_type {
+        ColumnType::List { element, .. } => element.column_type(),
+        ColumnType::TextList => ColumnType::Text,
+        other => return primitive(&column.name, other, repetition),
     };
-    let element = primitive("element", element.column_type(), Repetition::REQUIRED)?;
+    let element = primitive("element", element, Repetition::REQUIRED)?;
     let list = Type::group_type_builder("list")
         .with_repetition(Repetition::REPEATED)
         .with_fields(vec![Arc::new(element)])
@@ -133,7 +177,7 @@ fn primitive(name: &str, column_type: ColumnType, repetition: Repetition) -> Res
             let physical = if precision <= DECIMAL64_PRECISION_MAX { INT64 } else { FIXED_LEN_BYTE_ARRAY };
             (physical, Some(LogicalType::decimal(scale.into(), precision.into())))
         }
-        ColumnType::Bytes | ColumnType::List { .. } => (BYTE_ARRAY, None),
+        ColumnType::Bytes | ColumnType::List { .. } | ColumnType::TextList => (BYTE_ARRAY, None),
     };
     let mut builder =
         Type::primitive_type_builder(name, physical).with_repetition(repetition).with_logical_type(logical);
@@ -141,7 +185,7 @@ fn primitive(name: &str, column_type: ColumnType, repetition: Repetition) -> Res
         builder = builder.with_precision(precision.into()).with_scale(scale.into());
     }
     if physical == FIXED_LEN_BYTE_ARRAY {
-        builder = builder.with_length(DECIMAL_LEN_BYTES as i32);
+        builder = builder.with_length(FIXED_LEN_BYTES as i32);
     }
     builder.build()
 }
@@ -156,18 +200,37 @@ fn time_unit(unit: OwnUnit) -> TimeUnit {
 
 fn write_group(
     writer: &mut SerializedFileWriter<&File>,
-    rows: &[(OwnedKey, Vec<u8>)],
-    TableColumns { key, columns, declared }: &TableColumns<'_>,
+    rows: &[(Row, Option<OwnedKey>)],
+    TableColumns { key_type, keys, columns, declared }: &TableColumns<'_>,
 ) -> anyhow::Result<()> {
     let mut group = writer.next_row_group().map_err(io_error)?;
-    let keys = rows.iter().map(|(key, _)| match key.as_key() {
-        Key::U64(key) => Value::Uint(key),
-        Key::Bytes(key) => Value::Bytes(key),
-    });
-    let keys: Vec<Value<'_>> = keys.collect();
-    write_column(group.next_column().map_err(io_error)?, &keys, key).map_err(io_error)?;
+    let mut values: Vec<Vec<KeyValue<'_>>> = Vec::with_capacity(rows.len());
+    for ((key, _), end) in rows {
+        let mut of_row = values_of(*key_type, key.as_key())?;
+        if let Some(end) = end {
+            of_row.extend(values_of(*key_type, end.as_key())?.pop());
+        }
+        values.push(of_row);
+    }
+    for (at, KeyColumn { part, column }) in keys.iter().enumerate() {
+        let texts: Vec<String> = match column.column_type {
+            ColumnType::Text => values.iter().map(|values| values[at].text(*part)).collect(),
+            _ => Vec::new(),
+        };
+        let cells = values.iter().enumerate().map(|(row, values)| match &values[at] {
+            KeyValue::U64(number) => Value::Uint(*number),
+            KeyValue::I64(number) => Value::Int(*number),
+            KeyValue::Date(days) => Value::Date(*days),
+            KeyValue::Timestamp(micros) => Value::Timestamp(*micros, OwnUnit::Micros),
+            KeyValue::Uuid(bytes) => Value::Bytes(bytes),
+            KeyValue::Bytes(bytes) if column.column_type == ColumnType::Bytes => Value::Bytes(bytes),
+            KeyValue::Ip(_) | KeyValue::Bytes(_) => Value::Text(&texts[row]),
+        });
+        let cells: Vec<Value<'_>> = cells.collect();
+        write_column(group.next_column().map_err(io_error)?, &cells, column).map_err(io_error)?;
+    }
     for (at, column) in declared.iter().enumerate() {
-        let cells = rows.iter().map(|(_, value)| match columns {
+        let cells = rows.iter().map(|((_, value), _)| match columns {
             Some(columns) => columns.cell(value, at),
             None => Ok(Value::Bytes(value)),
         });
@@ -178,6 +241,13 @@ fn write_group(
     Ok(())
 }
 
+/// Returns the values of a stored key's parts.
+fn values_of(key_type: KeyType, key: Key<'_>) -> anyhow::Result<Vec<KeyValue<'_>>> {
+    key_type
+        .values(key)
+        .ok_or_else(|| anyhow!("the key {} is not a key of the type {key_type}: bake the table again", DisplayKey(key)))
+}
+
 /// Writes the cells of the next column of a row group.
 fn write_column(
     column: Option<SerializedColumnWriter<'_>>,
@@ -185,8 +255,23 @@ fn write_column(
     Column { column_type, is_nullable, .. }: &Column,
 ) -> Result<()> {
     let Some(mut column) = column else { return Err(ParquetError::General("a column is missing".to_owned())) };
-    let is_list = matches!(column_type, ColumnType::List { .. });
-    let (values, levels) = if is_list { list_levels(cells, *is_nullable) } else { levels(cells, *is_nullable) };
+    let (values, levels) = match column_type {
+        ColumnType::List { .. } => list_levels(cells, *is_nullable, |cell, elements| {
+            if let Value::List(list) = cell {
+                elements.extend(list.iter());
+            }
+        }),
+        ColumnType::TextList => {
+            let (texts, levels) = list_levels(cells, *is_nullable, |cell, texts: &mut Vec<ByteArray>| {
+                if let Value::TextList(list) = cell {
+                    texts.extend(list.iter().map(|text| ByteArray::from(text.as_bytes().to_vec())));
+                }
+            });
+            write_values::<ByteArrayType>(&mut column, &texts, &levels)?;
+            return column.close();
+        }
+        _ => levels(cells, *is_nullable),
+    };
     match column.untyped() {
         ColumnWriter::BoolColumnWriter(_) => {
             write::<BoolType>(&mut column, &values, &levels, |value| *value == Value::Bool(true))
@@ -208,7 +293,8 @@ fn write_column(
         ColumnWriter::FixedLenByteArrayColumnWriter(_) => {
             write::<FixedLenByteArrayType>(&mut column, &values, &levels, |value| match value {
                 Value::Decimal { unscaled, .. } => FixedLenByteArray::from(unscaled.to_be_bytes().to_vec()),
-                _ => FixedLenByteArray::from(vec![0; DECIMAL_LEN_BYTES]),
+                Value::Bytes(bytes) => FixedLenByteArray::from(bytes.to_vec()),
+                _ => FixedLenByteArray::from(vec![0; FIXED_LEN_BYTES]),
             })
         }
         _ => write::<ByteArrayType>(&mut column, &values, &levels, |value| match value {
@@ -235,15 +321,17 @@ fn levels<'v>(cells: &[Value<'v>], is_nullable: bool) -> (Vec<Value<'v>>, Levels
 
 /// Returns the elements of lists, and the levels. The definition level of an element is one above the level of an empty
 /// list, which is one above the level of null if lists can be null. The repetition level is 0 for the first element of
-/// a row, and for a row without elements.
-fn list_levels<'v>(cells: &[Value<'v>], is_nullable: bool) -> (Vec<Value<'v>>, Levels) {
+/// a row, and for a row without elements. `extend` appends the elements of a list.
+fn list_levels<'v, E>(
+    cells: &[Value<'v>],
+    is_nullable: bool,
+    extend: impl Fn(&Value<'v>, &mut Vec<E>),
+) -> (Vec<E>, Levels) {
     let empty_level = i16::from(is_nullable);
     let (mut elements, mut definition, mut repetition) = (Vec::new(), Vec::new(), Vec::new());
     for cell in cells {
         let before = elements.len();
-        if let Value::List(list) = cell {
-            elements.extend(list.iter());
-        }
+        extend(cell, &mut elements);
         match elements.len() - before {
             0 => {
                 definition.push(if *cell == Value::Null { 0 } else { empty_level });
@@ -265,9 +353,12 @@ fn write<T: DataType>(
     levels: &Levels,
     convert: impl Fn(&Value<'_>) -> T::T,
 ) -> Result<()> {
-    let values: Vec<T::T> = values.iter().map(convert).collect();
+    write_values::<T>(column, &values.iter().map(convert).collect::<Vec<_>>(), levels)
+}
+
+fn write_values<T: DataType>(column: &mut SerializedColumnWriter<'_>, values: &[T::T], levels: &Levels) -> Result<()> {
     let (definition, repetition) = (levels.definition.as_deref(), levels.repetition.as_deref());
-    column.typed::<T>().write_batch(&values, definition, repetition).map(drop)
+    column.typed::<T>().write_batch(values, definition, repetition).map(drop)
 }
 
 /// Returns the integer of a value. Integers of 32 bits are its low bits.

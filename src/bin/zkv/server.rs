@@ -154,6 +154,19 @@ fn problems(info: &Info, stale_after: Option<Duration>) -> Vec<String> {
     if let Some(threads) = info.get("thread_problems").filter(|threads| !threads.is_empty()) {
         problems.push(format!("{threads}: restart the server, and report the errors in its log"));
     }
+    if let Some(slots) = info.get("cluster_slots_lacking").filter(|slots| !slots.is_empty()) {
+        let number = info.get("cluster_topology").unwrap_or("?");
+        // A node that follows a published table fetches its rows without an operator.
+        let remedy = if info.get("published_url").is_some() {
+            "the server fetches them"
+        } else {
+            "serve a file with these slots (--slots), or correct the topology"
+        };
+        problems.push(format!(
+            "topology {number} assigns slots {slots} to this node, but its file lacks their rows, so clients get the \
+             error LOADING: {remedy}"
+        ));
+    }
     problems.extend(store_age_problem(info, stale_after));
     problems.extend(info.get("published_name_problem").filter(|problem| !problem.is_empty()).map(str::to_owned));
     problems
@@ -177,6 +190,8 @@ fn store_age_problem(info: &Info, stale_after: Option<Duration>) -> Option<Strin
 fn notes(info: &Info) -> Vec<String> {
     let refused = info.get("file_refused").filter(|reason| !reason.is_empty());
     let refused = refused.map(|reason| format!("the file at the path is {reason}"));
+    let rolled_back = info.get("rolled_back").filter(|rolled_back| *rolled_back == "yes");
+    let rolled_back = rolled_back.map(|_| "serves the previous table, after a rollback".to_owned());
     let file = info.get("file").unwrap_or("its file");
     let unknown = info.get("writers_detected").and_then(|detected| detected.strip_prefix("no: "));
     let unknown = unknown.map(|reason| {
@@ -187,6 +202,9 @@ fn notes(info: &Info) -> Vec<String> {
     });
     let tls = info.get("tls_refused").filter(|reason| !reason.is_empty());
     let tls = tls.map(|reason| format!("changed TLS files were rejected, and the previous ones are in use: {reason}"));
+    let users = info.get("users_refused").filter(|reason| !reason.is_empty());
+    let users =
+        users.map(|reason| format!("the users file was rejected, and the previous users are in effect: {reason}"));
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let expires_s = info.number::<u64>("tls_certificate_expires_s").filter(|expires_s| *expires_s > 0);
     let expired = expires_s.and_then(|expires_s| now_s.checked_sub(expires_s));
@@ -195,7 +213,7 @@ fn notes(info: &Info) -> Vec<String> {
     let published = published.map(|error| {
         let (serving, newest) = (info.get("published_generation"), info.get("published_newest"));
         let (serving, newest) = (serving.unwrap_or("?"), newest.unwrap_or("?"));
-        format!("serves generation {serving} of the published table, whose newest one is {newest}: {error}")
+        format!("serves published generation {serving}, and the newest one is {newest}: {error}")
     });
     let dropped = info.number::<u64>("log_dropped_lines").filter(|count| *count > 0);
     let dropped = dropped.map(|count| {
@@ -208,9 +226,11 @@ fn notes(info: &Info) -> Vec<String> {
     });
     dropped
         .into_iter()
+        .chain(rolled_back)
         .chain(refused)
         .chain(unknown)
         .chain(tls)
+        .chain(users)
         .chain(expired)
         .chain(published)
         .chain(topology)

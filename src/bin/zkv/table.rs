@@ -6,15 +6,13 @@
 //! responds that its schema has changed.
 
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use zero_kv::client::request::prefix_range;
 use zero_kv::client::{Client, ClientError, Direct, DirectSnapshot, KeyRange, ProjectedRows, Row as OwnedRow};
 use zero_kv::store::{OpenOptions, Verify};
 use zero_kv::typed::Schema;
-use zero_kv::{Key, KeyKind, Lookup, MappedStore, StoreError};
+use zero_kv::{Key, KeyType, Lookup, MappedStore, StoreError};
 
 use crate::args::RangeArgs;
 
@@ -38,6 +36,8 @@ pub(crate) fn open_whole(path: &Path) -> Result<MappedStore, StoreError> {
 }
 
 pub(crate) type Row<'r> = (Key<'r>, &'r [u8]);
+/// The first key, the last key, and the value of a range.
+pub(crate) type RangeRow<'r> = (Key<'r>, Key<'r>, &'r [u8]);
 
 /// The server replaced its table between [`Table::schema`] and a lookup.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl std::error::Error for TableReplaced {}
 /// A table on a server or in a file. A lookup of keys calls `visit` with the index of each key in `keys`, and the
 /// result for this key. A lookup of keys that fails with [`TableReplaced`] has not called `visit`.
 pub(crate) trait Table {
-    fn key_kind(&mut self) -> anyhow::Result<KeyKind>;
+    fn key_type(&mut self) -> anyhow::Result<KeyType>;
 
     /// Returns the schema of the rows that lookups return until the next call, or `None` if rows have no columns.
     fn schema(&mut self) -> anyhow::Result<Option<Arc<Schema>>>;
@@ -72,6 +72,9 @@ pub(crate) trait Table {
         keys: &[Key<'_>],
         visit: &mut dyn FnMut(usize, Option<Row<'_>>),
     ) -> anyhow::Result<()>;
+
+    /// Looks up the range that contains each key. `visit` receives the first and the last key of the range, and its value.
+    fn covers(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<RangeRow<'_>>)) -> anyhow::Result<()>;
 
     /// Calls `visit` with each row of the scan, and stops at the first error that `visit` returns.
     fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()>;
@@ -95,8 +98,8 @@ fn visit_rows<E: Into<anyhow::Error>>(
 
 /// Lookups in a file. Values are copied and verified, as described at [`MappedStore`].
 impl Table for &MappedStore {
-    fn key_kind(&mut self) -> anyhow::Result<KeyKind> {
-        Ok(MappedStore::key_kind(self))
+    fn key_type(&mut self) -> anyhow::Result<KeyType> {
+        Ok(MappedStore::key_type(self))
     }
 
     fn schema(&mut self) -> anyhow::Result<Option<Arc<Schema>>> {
@@ -122,6 +125,10 @@ impl Table for &MappedStore {
             Neighbor::Ceiling => self.ceiling_many_with(keys, visit)?,
         }
         Ok(())
+    }
+
+    fn covers(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<RangeRow<'_>>)) -> anyhow::Result<()> {
+        Ok(self.cover_many_with(keys, visit)?)
     }
 
     fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
@@ -152,8 +159,8 @@ impl DirectTable {
 }
 
 impl Table for DirectTable {
-    fn key_kind(&mut self) -> anyhow::Result<KeyKind> {
-        Table::key_kind(&mut &*self.snapshot())
+    fn key_type(&mut self) -> anyhow::Result<KeyType> {
+        Table::key_type(&mut &*self.snapshot())
     }
 
     fn schema(&mut self) -> anyhow::Result<Option<Arc<Schema>>> {
@@ -176,6 +183,10 @@ impl Table for DirectTable {
         visit: &mut dyn FnMut(usize, Option<Row<'_>>),
     ) -> anyhow::Result<()> {
         Table::neighbors(&mut &*self.snapshot(), neighbor, keys, visit)
+    }
+
+    fn covers(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<RangeRow<'_>>)) -> anyhow::Result<()> {
+        Table::covers(&mut &*self.snapshot(), keys, visit)
     }
 
     fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
@@ -239,19 +250,15 @@ impl ServedTable {
     }
 
     fn key_range(&mut self, range: &RangeArgs) -> anyhow::Result<KeyRange> {
-        if let Some(prefix) = &range.prefix {
-            return Ok(prefix_range(prefix.as_bytes())?);
-        }
-        // The bounds of all keys have no kind.
-        let kind = if range.is_all() { KeyKind::U64 } else { self.client.key_kind()? };
-        let (start, end) = range.bounds(kind)?;
-        Ok(KeyRange::new(start.map(Into::into), end.map(Into::into)))
+        // The bounds of all keys have no type.
+        let key_type = if range.is_all() { KeyType::U64 } else { self.client.key_type()? };
+        range.key_range(key_type)
     }
 }
 
 impl Table for ServedTable {
-    fn key_kind(&mut self) -> anyhow::Result<KeyKind> {
-        Ok(self.client.key_kind()?)
+    fn key_type(&mut self) -> anyhow::Result<KeyType> {
+        Ok(self.client.key_type()?)
     }
 
     fn schema(&mut self) -> anyhow::Result<Option<Arc<Schema>>> {
@@ -301,6 +308,28 @@ impl Table for ServedTable {
         for (at, row) in rows.iter().enumerate() {
             let row = row.as_ref().and_then(|_| typed.next());
             visit(at, row.map(|(key, row)| (key, row.as_bytes())));
+        }
+        Ok(())
+    }
+
+    fn covers(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<RangeRow<'_>>)) -> anyhow::Result<()> {
+        let ranges = self.client.cover_many(keys)?;
+        let Some(schema) = self.schema.clone() else {
+            for (at, range) in ranges.iter().enumerate() {
+                visit(at, range.as_ref().map(|(start, end, value)| (start.as_key(), end.as_key(), &value[..])));
+            }
+            return Ok(());
+        };
+        let starts: Vec<Key<'_>> = ranges.iter().flatten().map(|(start, ..)| start.as_key()).collect();
+        let typed = self.typed_rows(&schema, &starts)?;
+        let mut typed = typed.iter();
+        for (at, range) in ranges.iter().enumerate() {
+            let Some((start, end, _)) = range else {
+                visit(at, None);
+                continue;
+            };
+            let row = typed.next().flatten().ok_or(TableReplaced)?;
+            visit(at, Some((start.as_key(), end.as_key(), row.as_bytes())));
         }
         Ok(())
     }

@@ -16,15 +16,16 @@ use crate::client::blocking::Client;
 use crate::client::columns::{BATCH_LEN_MAX, TABLE_CHANGES_MAX};
 use crate::client::error::ClientError;
 use crate::client::request::{
-    Bounds, Ceiling, Count, FirstRow, Floor, GetInfo, GetPage, GetSchema, Info, KeyRange, KeyRequest, LastRow,
-    OwnedKey, RequestError, Row, TypedRequest, check_bounds, prefix_range,
+    Bounds, Ceiling, Count, Cover, FirstRow, Floor, GetInfo, GetPage, GetSchema, Info, KeyRange, KeyRequest, LastRow,
+    OwnedKey, RangeRow, RequestError, Row, TypedRequest, check_bounds, prefix_range,
 };
 use crate::cluster::SlotSet;
 use crate::format::KeyBounds;
-use crate::format::key::{Key, KeyKind};
+use crate::format::key::Key;
+use crate::format::key_type::KeyType;
 use crate::protocol::native::Op;
 use crate::protocol::response::Violation;
-use crate::slots::{SLOT_COUNT, slot_of};
+use crate::slots::{SLOT_COUNT, slot_of_typed};
 use crate::typed::Schema;
 
 /// The next rows of a range of the whole table, in key order.
@@ -40,6 +41,9 @@ pub struct ClusterPage {
 
 /// Rows, or `None` where there is none, and the schema of each row.
 type RowsWithSchemas = (Vec<Option<Row>>, Vec<Option<Arc<Schema>>>);
+
+/// Ranges, or `None` where there is none, and the schema of each range.
+type RangesWithSchemas = (Vec<Option<RangeRow>>, Vec<Option<Arc<Schema>>>);
 
 /// A request for the row nearest to a key, or for the first or last row. Each node returns the nearest of its rows, and
 /// the nearest of these is the result.
@@ -101,6 +105,55 @@ impl ClusterClient {
         self.nearest_many::<_, Ceiling<'k>>(keys)
     }
 
+    /// Returns the range that contains `key`, in a table of ranges: its first key, its last key, and its value.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::get`], and [`ClientError::Server`] if the rows are no ranges.
+    pub fn cover<'k>(&mut self, key: impl Into<Key<'k>>) -> Result<Option<RangeRow>, ClientError> {
+        Ok(self.cover_many(&[key.into()])?.pop().flatten())
+    }
+
+    /// Returns the result of [`ClusterClient::cover`] for each of many keys, in the order of the keys.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::cover`].
+    pub fn cover_many<'k, K: Into<Key<'k>> + Copy>(
+        &mut self,
+        keys: &[K],
+    ) -> Result<Vec<Option<RangeRow>>, ClientError> {
+        Ok(self.cover_many_with_schema(keys)?.0)
+    }
+
+    /// Returns the result of [`ClusterClient::cover_many`], and for each range the schema of the table that it comes from,
+    /// as [`ClusterClient::call_with_schema`] does.
+    ///
+    /// # Errors
+    /// The errors of [`ClusterClient::cover`].
+    #[doc(hidden)]
+    pub fn cover_many_with_schema<'k, K: Into<Key<'k>> + Copy>(
+        &mut self,
+        keys: &[K],
+    ) -> Result<RangesWithSchemas, ClientError> {
+        batch::check_keys(keys)?;
+        let requests: Vec<Cover<'k>> = keys.iter().map(|key| Cover::from_checked((*key).into())).collect();
+        let (mut rows, mut schemas) = (vec![None; requests.len()], vec![None; requests.len()]);
+        if requests.is_empty() {
+            return Ok((rows, schemas));
+        }
+        self.ask_all(
+            |client, slots| ask(client, slots, &requests),
+            |found| {
+                for (at, (row, schema)) in found.results.into_iter().zip(found.schemas).enumerate() {
+                    // Ranges do not overlap, so all nodes that have a range of the key have the same one.
+                    if row.is_some() && rows[at].is_none() {
+                        (rows[at], schemas[at]) = (row, schema);
+                    }
+                }
+            },
+        )?;
+        Ok((rows, schemas))
+    }
+
     /// Returns the row with the smallest key of the whole table.
     ///
     /// # Errors
@@ -153,14 +206,16 @@ impl ClusterClient {
         Ok((rows, schemas))
     }
 
-    /// Returns the kind of the table's keys: see [`Client::key_kind`].
+    /// Returns the type of the table's keys: see [`Client::key_type`]. From then on, the client expects keys of this
+    /// type on all nodes.
     ///
     /// # Errors
     /// The errors of [`ClusterClient::get`].
-    pub fn key_kind(&mut self) -> Result<KeyKind, ClientError> {
-        let mut kind = None;
-        self.answer_all(vec![(0, ())], self.deadline(), |client, _| client.key_kind(), |_, found| kind = Some(found))?;
-        Ok(kind.expect("a call without an error has an answer"))
+    pub fn key_type(&mut self) -> Result<KeyType, ClientError> {
+        let mut key_type = None;
+        self.ask_any(self.deadline(), |client| client.key_type(), |found| key_type = Some(found))?;
+        self.expected_key_type = key_type;
+        Ok(key_type.expect("a call without an error has an answer"))
     }
 
     /// Returns the number of keys in a range.
@@ -269,13 +324,13 @@ impl ClusterClient {
         call: impl Fn(&mut Client, &SlotSet) -> Result<T, ClientError> + Sync,
         mut answered: impl FnMut(T),
     ) -> Result<(), ClientError> {
-        let of_slots = |client: &mut Client, items: &[(u16, ())]| {
+        let of_slots = |client: &mut Client, items: &[u16]| {
             let mut slots = SlotSet::NONE;
-            items.iter().for_each(|(slot, ())| slots.insert(*slot));
+            items.iter().for_each(|slot| slots.insert(*slot));
             call(client, &slots)
         };
-        let all_slots = (0..SLOT_COUNT).map(|slot| (slot, ())).collect();
-        self.answer_all(all_slots, self.deadline(), of_slots, |_, result| answered(result))
+        let all_slots = (0..SLOT_COUNT).collect();
+        self.answer_all(all_slots, |_, slot| *slot, self.deadline(), of_slots, |_, result| answered(result))
     }
 }
 
@@ -283,8 +338,8 @@ struct Answers<T> {
     results: Vec<T>,
     /// For each result, the schema of the file that it comes from.
     schemas: Vec<Option<Arc<Schema>>>,
-    /// The slots of the file that the last result comes from.
-    slots: SlotSet,
+    /// The file that the last result comes from.
+    file: ServedFile,
 }
 
 /// Sends requests to a node that answers for some slots, in batches that are each answered from one file. All files
@@ -295,27 +350,27 @@ fn ask<R: TypedRequest + Copy>(
     requests: &[R],
 ) -> Result<Answers<R::Output>, ClientError> {
     let mut answers =
-        Answers { results: Vec::with_capacity(requests.len()), schemas: Vec::new(), slots: SlotSet::NONE };
+        Answers { results: Vec::with_capacity(requests.len()), schemas: Vec::new(), file: ServedFile::NONE };
     for batch in requests.chunks(BATCH_LEN_MAX) {
-        let (of_file, schema) = ask_one_file(client, batch, &mut answers.results)?;
+        let (file, schema) = ask_one_file(client, batch, &mut answers.results)?;
         // A row of a missing slot could be the nearest one, so a partial answer is not an answer.
-        if !slots.is_subset(&of_file) {
+        if !slots.is_subset(&file.slots) {
             let request = "rows in key order, because the node lacks some of them".to_owned();
             return Err(ClientError::Moved { server: client.target.address.clone(), request });
         }
-        answers.slots = of_file;
+        answers.file = file;
         answers.schemas.resize(answers.results.len(), client.columns.set_schema(schema));
     }
     Ok(answers)
 }
 
 /// Sends requests between two requests for Info, and appends their results. Repeats all of them if the node has
-/// replaced its file in between. Returns the slots and the schema of the file.
+/// replaced its file in between. Returns the file and its schema.
 fn ask_one_file<R: TypedRequest + Copy>(
     client: &mut Client,
     requests: &[R],
     results: &mut Vec<R::Output>,
-) -> Result<(SlotSet, Option<Schema>), ClientError> {
+) -> Result<(ServedFile, Option<Schema>), ClientError> {
     let start = results.len();
     for _ in 0..=TABLE_CHANGES_MAX {
         let (mut files, mut schema) = (Vec::new(), None);
@@ -341,7 +396,7 @@ fn ask_one_file<R: TypedRequest + Copy>(
         if let Ok([before, after]) = <[ServedFile; 2]>::try_from(files)
             && before == after
         {
-            return Ok((after.slots, schema));
+            return Ok((after, schema));
         }
     }
     Err(ClientError::TableUnstable { server: client.target.address.clone(), changes: TABLE_CHANGES_MAX + 1 })
@@ -350,11 +405,15 @@ fn ask_one_file<R: TypedRequest + Copy>(
 #[derive(Debug, PartialEq)]
 struct ServedFile {
     generation: Option<String>,
+    /// The type of the file's keys.
+    key_type: KeyType,
     /// The slots whose rows the file has.
     slots: SlotSet,
 }
 
 impl ServedFile {
+    const NONE: ServedFile = ServedFile { generation: None, key_type: KeyType::BYTES, slots: SlotSet::NONE };
+
     /// Returns the file that a response to Info describes. If the file has too many ranges of slots for a line, Info
     /// also has a digit for every four slots.
     fn of(info: &Info) -> Result<ServedFile, RequestError> {
@@ -365,7 +424,10 @@ impl ServedFile {
         };
         let text = digits.or(ranges).unwrap_or_default();
         let slots = slots.ok_or(RequestError::Violation(Violation::FileSlots { len_bytes: text.len() }))?;
-        Ok(ServedFile { generation: info.get("generation").map(str::to_owned), slots })
+        let key_type = info.get("keys").unwrap_or_default();
+        let key_type =
+            key_type.parse().map_err(|_| RequestError::Violation(Violation::KeyType { len_bytes: key_type.len() }))?;
+        Ok(ServedFile { generation: info.get("generation").map(str::to_owned), key_type, slots })
     }
 }
 
@@ -374,14 +436,15 @@ fn count_in(client: &mut Client, slots: &SlotSet, range: &KeyRange) -> Result<u6
     let count = Count::new(range.bounds())?;
     let found = ask(client, slots, &[count])?;
     // Without other slots in the file, its rows are those to count.
-    if found.slots.is_subset(slots) {
+    if found.file.slots.is_subset(slots) {
         return Ok(found.results.into_iter().sum());
     }
     let (mut keys, mut rest) = (0, Some(range.clone()));
     while let Some(range) = rest.take() {
         let request = GetPage::first(range.bounds(), 0)?;
-        for page in ask(client, slots, &[request])?.results {
-            keys += page.iter().filter(|(key, _)| slots.has(slot_of(*key))).count() as u64;
+        let Answers { results, file, .. } = ask(client, slots, &[request])?;
+        for page in results {
+            keys += page.iter().filter(|(key, _)| slots.has(slot_of_typed(file.key_type, *key))).count() as u64;
             rest = page.rest().cloned();
         }
     }

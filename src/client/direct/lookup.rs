@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use super::{Direct, DirectSnapshot};
 use crate::Lookup;
-use crate::format::key::{Key, KeyKind};
-use crate::format::{KeyBounds, OwnedKey, Row};
+use crate::format::key::Key;
+use crate::format::key_type::KeyType;
+use crate::format::{KeyBounds, OwnedKey, RangeRow, Row};
 use crate::store::lookup::{LentRow, LentRows};
-use crate::store::typed::VisitValues;
-use crate::store::{LookupError, MappedRows, Side, Store, TypedLookupError, impl_lookup_by_copies, owned};
+use crate::store::typed::{ValueOf, VisitValues};
+use crate::store::{LookupError, MappedRows, Side, Store, TypedLookupError, impl_lookup_by_copies, owned, owned_range};
 use crate::typed::{OwnedRow, Schema, TypedRow};
 
 impl_lookup_by_copies!(Direct, DirectSnapshot);

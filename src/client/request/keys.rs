@@ -4,10 +4,9 @@ use std::ops::Bound;
 
 use zerocopy::IntoBytes;
 
-use super::{RequestError, Row, TypedRequest, check_len};
-use crate::client::error::ClientError;
-
 use super::ranges::{Bounds, GetPage, OwnedKey, RowPage};
+use super::{NO_RANGES, RangeRow, RequestError, Row, TypedRequest, check_len, quoted};
+use crate::client::error::ClientError;
 use crate::format::key::Key;
 use crate::protocol::native::{Op, Request, push_long};
 use crate::protocol::reader::Response;
@@ -28,6 +27,10 @@ pub struct Floor<'k>(Key<'k>);
 /// Requests the row with the smallest key greater than or equal to a key.
 #[derive(Clone, Copy, Debug)]
 pub struct Ceiling<'k>(Key<'k>);
+
+/// Requests the row of the range that contains a key, in a table of ranges.
+#[derive(Clone, Copy, Debug)]
+pub struct Cover<'k>(Key<'k>);
 
 /// Requests the columns of a key's row that the connection has selected with [`Select`](super::Select).
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +115,17 @@ impl_key_request!(Ceiling, Option<Row>, |key, response| {
     decode_row(key, Bounds { start: Bound::Included(key), end: Bound::Unbounded }, response)
 });
 
+impl_key_request!(Cover, Option<RangeRow>, |key, response| match response {
+    Response::Error => Err(RequestError::of(Response::Error, format!("the range of key {}", quoted(key)), NO_RANGES)),
+    response => decode_range(key, response),
+});
+
+impl<'k> Get<'k> {
+    pub(in crate::client) fn key(&self) -> Key<'k> {
+        self.0
+    }
+}
+
 impl Get<'_> {
     /// Decodes the response like [`TypedRequest::decode`], but borrows the value instead of copying it.
     ///
@@ -160,15 +174,35 @@ fn found_at<'a>(key: Key<'_>, response: Response<'a>) -> Result<Option<&'a [u8]>
     }
 }
 
-/// Decodes a response whose value is a page of exactly one row.
+/// Decodes a response whose value is a page of one row, or no row.
 fn decode_row(key: Key<'_>, bounds: Bounds<'_>, response: Response<'_>) -> Result<Option<Row>, RequestError> {
+    let page = decode_page(key, bounds, response)?;
+    Ok(page.map(|page| {
+        let (key, value) = page.row(0);
+        (OwnedKey::from(key), value.to_vec())
+    }))
+}
+
+/// Decodes a response whose value is a page of the range that contains a key, or no row.
+fn decode_range(key: Key<'_>, response: Response<'_>) -> Result<Option<RangeRow>, RequestError> {
+    let bounds = Bounds { start: Bound::Unbounded, end: Bound::Included(key) };
+    let Some(page) = decode_page(key, bounds, response)? else { return Ok(None) };
+    let ((start, value), end) = (page.row(0), page.end(0));
+    match end.filter(|end| key <= *end) {
+        Some(end) => Ok(Some((start.into(), end.into(), value.to_vec()))),
+        None => Err(RequestError::page(PageError::OutOfRange { row: 0 })),
+    }
+}
+
+/// Decodes a response whose value is a page of exactly one row.
+fn decode_page(key: Key<'_>, bounds: Bounds<'_>, response: Response<'_>) -> Result<Option<RowPage>, RequestError> {
     let Some(page) = found_at(key, response)? else { return Ok(None) };
     let page =
         RowPage::decode(&GetPage { bounds, backward: false, limit_rows: 1 }, page).map_err(RequestError::page)?;
     // The request asks for one row, so the page must not announce more of the range.
-    match (page.iter().next(), page.rest()) {
-        (Some((key, value)), None) => Ok(Some((OwnedKey::from(key), value.to_vec()))),
-        (None, _) => Err(RequestError::page(PageError::RowCount { rows: 0, rows_max: 1 })),
-        (_, Some(_)) => Err(RequestError::page(PageError::MoreFlag { more: 1 })),
+    match page.rest() {
+        _ if page.is_empty() => Err(RequestError::page(PageError::RowCount { rows: 0, rows_max: 1 })),
+        Some(_) => Err(RequestError::page(PageError::MoreFlag { more: 1 })),
+        None => Ok(Some(page)),
     }
 }

@@ -17,20 +17,24 @@ use crate::protocol::native::Op;
 use crate::protocol::reader::Response;
 use crate::protocol::response::{PageError, Violation};
 
-pub use crate::format::Row;
+pub use crate::format::{RangeRow, Row};
 pub use columns::{GetSchema, Select};
 pub(super) use keys::KeyRequest;
-pub use keys::{Ceiling, Exists, Floor, Get, GetColumns, SelectedRow};
+pub use keys::{Ceiling, Cover, Exists, Floor, Get, GetColumns, SelectedRow};
 pub(super) use ranges::Bounds;
 use ranges::key_at;
 pub use ranges::{Count, FirstRow, GetPage, KeyRange, LastRow, OwnedKey, RowPage, prefix_range};
-pub use server::{Authenticate, GetGeneration, GetInfo, GetTopology, Info, Ping, Reload, Rollback};
+pub use server::{Authenticate, GetGeneration, GetInfo, GetKeyType, GetTopology, Info, Ping, Reload, Rollback, Track};
 
 /// Maximum number of bytes of a key that an error message shows.
 const KEY_SHOWN_MAX_BYTES: usize = 64;
 const OTHER_KIND: &str = "the table's keys may be of the other kind (numbers instead of bytes, or bytes instead of \
                           numbers), or the value may be damaged: see the log of kv_store, and bake a \
                           damaged file again";
+
+const NO_RANGES: &str = "the rows of the table may be single keys instead of ranges, the table's keys may be of the \
+                         other kind, or the row may be damaged: bake a table of ranges, see the log of kv_store, and \
+                         bake a damaged file again";
 
 /// A request that can encode itself and decode its response.
 ///
@@ -83,6 +87,7 @@ impl RequestError {
             Response::Unauthenticated => RequestError::Unauthenticated { request },
             Response::NotPermitted => RequestError::NotPermitted { request },
             Response::Moved => RequestError::Moved { request },
+            Response::KeyTypeChanged => RequestError::KeyTypeChanged,
             Response::Found(_) | Response::NotFound | Response::Error | Response::SchemaChanged => {
                 RequestError::Rejected { request, hint }
             }

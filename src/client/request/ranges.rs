@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::{RequestError, Row, TypedRequest, check_bounds, check_len, decode_number};
 use crate::client::error::ClientError;
 use crate::format::KeyBounds;
+use crate::format::form::{OrderFault, RecordForm, order_fault};
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, RECORD_ALIGN_MAX_BYTES, Record};
 use crate::protocol::native::{Op, PAGE_LEN_MAX_BYTES, PageHeader, RangeHeader, push_long, range_flags};
@@ -105,16 +106,6 @@ impl<'k> Count<'k> {
     pub fn new(range: impl KeyBounds<'k>) -> Result<Self, ClientError> {
         Ok(Count(check_bounds(&range)?))
     }
-
-    /// Requests the number of keys in the whole table. If the table's keys are not of `kind`, the server responds with
-    /// an error.
-    pub fn all_of(kind: KeyKind) -> Self {
-        let smallest = match kind {
-            KeyKind::U64 => Key::U64(0),
-            KeyKind::Bytes => Key::Bytes(b""),
-        };
-        Count(Bounds { start: Bound::Included(smallest), end: Bound::Unbounded })
-    }
 }
 
 impl TypedRequest for Count<'_> {
@@ -197,7 +188,7 @@ pub struct GetPage<'k> {
 /// rows.
 #[derive(Clone, Debug)]
 pub struct RowPage {
-    kind: KeyKind,
+    form: RecordForm,
     /// Records, encoded as in the file.
     records: Vec<u8>,
     offsets_bytes: Vec<u32>,
@@ -209,11 +200,11 @@ impl RowPage {
     /// kind, and that they are in the requested range.
     pub(in crate::client) fn decode(request: &GetPage<'_>, page: &[u8]) -> Result<RowPage, PageError> {
         let (header, records) = PageHeader::ref_from_prefix(page).map_err(|_| PageError::Truncated { row: 0 })?;
-        let (row_count, code, bits) = (header.row_count.get(), header.key_kind, header.align_bits);
-        let kind_error = PageError::KeyKind { code };
-        let kind = KeyKind::from_code(code.into()).ok_or(kind_error)?;
-        if request.bounds.kinds().any(|requested| requested != kind) {
-            return Err(kind_error);
+        let (row_count, code, bits) = (header.row_count.get(), header.record_form, header.align_bits);
+        let form_error = PageError::RecordForm { code };
+        let form = RecordForm::from_code(code).ok_or(form_error)?;
+        if request.bounds.kinds().any(|requested| requested != form.keys.kind()) {
+            return Err(form_error);
         }
         if !(ALIGN_BYTES.ilog2()..=RECORD_ALIGN_MAX_BYTES.ilog2()).contains(&bits.into()) {
             return Err(PageError::Align { bits });
@@ -225,14 +216,14 @@ impl RowPage {
             return Err(PageError::Len { len_bytes: records.len() });
         }
         // All rows are checked here, so iterating over them cannot fail.
-        let offsets_bytes = check_rows(request, kind, 1 << bits, row_count, records)?;
+        let offsets_bytes = check_rows(request, form, 1 << bits, row_count, records)?;
         let more = match header.more.get() {
             0 => false,
             // A page without rows cannot announce more rows, because it would not show where the remaining rows begin.
             1 if row_count > 0 => true,
             more => return Err(PageError::MoreFlag { more }),
         };
-        let mut page = RowPage { kind, records: records.to_vec(), offsets_bytes, rest: None };
+        let mut page = RowPage { form, records: records.to_vec(), offsets_bytes, rest: None };
         page.rest = more.then(|| page.remaining(request));
         Ok(page)
     }
@@ -249,7 +240,7 @@ impl RowPage {
 
     /// Returns the kind of the table's keys.
     pub fn key_kind(&self) -> KeyKind {
-        self.kind
+        self.form.keys.kind()
     }
 
     /// Returns the number of rows.
@@ -277,16 +268,25 @@ impl RowPage {
     }
 
     pub(in crate::client) fn row(&self, row: usize) -> (Key<'_>, &[u8]) {
-        let record = Record::at(self.kind, &self.records, self.offsets_bytes[row].into());
-        let record = record.expect("a record that was checked when the page was decoded");
+        let record = self.record(row);
         (record.key(), record.value())
+    }
+
+    /// Returns the last key of the range of a row, in a page of a table of ranges.
+    pub(in crate::client) fn end(&self, row: usize) -> Option<Key<'_>> {
+        self.record(row).end()
+    }
+
+    fn record(&self, row: usize) -> Record<'_> {
+        let record = Record::at(self.form, &self.records, self.offsets_bytes[row].into());
+        record.expect("a record that was checked when the page was decoded")
     }
 }
 
 /// Checks all rows of a page, and returns the offset of each row in `records`.
 fn check_rows(
     request: &GetPage<'_>,
-    kind: KeyKind,
+    form: RecordForm,
     align_bytes: usize,
     row_count: u32,
     records: &[u8],
@@ -295,13 +295,14 @@ fn check_rows(
     let mut offsets_bytes = Vec::new();
     let (mut at_bytes, mut previous) = (0, None);
     for row in 0..row_count {
-        let record = Record::at(kind, records, at_bytes as u64).ok_or(PageError::Truncated { row })?;
+        let record = Record::at(form, records, at_bytes as u64).ok_or(PageError::Truncated { row })?;
         let key = record.key();
-        if key.as_bytes().is_some_and(<[u8]>::is_empty) {
-            return Err(PageError::EmptyKey { row });
-        }
-        if previous.is_some_and(|previous| key <= previous) {
-            return Err(PageError::KeyOrder { row });
+        if let Some(fault) = order_fault(previous, record.row_key()) {
+            return Err(match fault {
+                OrderFault::EmptyKey => PageError::EmptyKey { row },
+                OrderFault::Key => PageError::KeyOrder { row },
+                OrderFault::End | OrderFault::Overlap => PageError::RangeOrder { row },
+            });
         }
         if !request.bounds.contains(key) {
             return Err(PageError::OutOfRange { row });
@@ -311,7 +312,7 @@ fn check_rows(
         if at_bytes > records.len() {
             return Err(PageError::Truncated { row });
         }
-        previous = Some(key);
+        previous = Some(record.row_key());
     }
     match records.len() - at_bytes {
         0 => Ok(offsets_bytes),

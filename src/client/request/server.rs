@@ -6,8 +6,10 @@ use zerocopy::IntoBytes;
 
 use super::{RequestError, TypedRequest, decode_number};
 use crate::client::login::{Credentials, Login};
-use crate::protocol::native::{Op, Request, push_long};
+use crate::format::key_type::KeyType;
+use crate::protocol::native::{Op, Request, StateId, push_long};
 use crate::protocol::reader::Response;
+use crate::protocol::response::Violation;
 
 const OLDER_SERVER: &str = "it may be a kv_store of an older version";
 const NOT_ALLOWED: &str = "only root and the server's own user may send it, on the server's Unix socket";
@@ -20,6 +22,14 @@ pub struct GetInfo;
 /// from this generation. A restarted server counts from 1 again.
 #[derive(Clone, Copy, Debug)]
 pub struct GetGeneration;
+
+/// Requests the type of the table's keys.
+#[derive(Clone, Copy, Debug)]
+pub struct GetKeyType;
+
+/// Requests the state of the connection, and notices when it changes: see [`Op::Track`].
+#[derive(Clone, Copy, Debug)]
+pub struct Track;
 
 /// Requests the topology of the server's cluster, as JSON. The decoded response is `None` if the server is not a node
 /// of a cluster, or has no topology yet.
@@ -65,6 +75,8 @@ macro_rules! impl_server_request {
 
 impl_server_request!(GetInfo, Op::Info, Info, decode_info, "the request for information", OLDER_SERVER);
 impl_server_request!(GetGeneration, Op::Generation, u64, decode_number, "the request for the generation", OLDER_SERVER);
+impl_server_request!(GetKeyType, Op::KeyType, KeyType, decode_key_type, "the request for the key type", OLDER_SERVER);
+impl_server_request!(Track, Op::Track, StateId, decode_state, "the request for notices", OLDER_SERVER);
 impl_server_request!(Ping, Op::Ping, (), |_, _| Ok(()), "a ping", OLDER_SERVER);
 impl_server_request!(Reload, Op::Reload, u64, decode_number, "the request for a reload", NOT_ALLOWED);
 impl_server_request!(Rollback, Op::Rollback, u64, decode_number, "the request for a rollback", NOT_ALLOWED);
@@ -121,6 +133,20 @@ impl TypedRequest for Authenticate {
             refused => Err(RequestError::of(refused, "a login".to_owned(), OLDER_SERVER)),
         }
     }
+}
+
+fn decode_key_type(_: Op, text: &[u8]) -> Result<KeyType, RequestError> {
+    let violation = Violation::KeyType { len_bytes: text.len() };
+    let key_type = str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    key_type.ok_or(RequestError::Violation(violation))
+}
+
+fn decode_state(op: Op, value: &[u8]) -> Result<StateId, RequestError> {
+    const LEN_BYTES: usize = size_of::<StateId>();
+    let (len_bytes, min_bytes, max_bytes) = (value.len(), LEN_BYTES, LEN_BYTES);
+    value
+        .try_into()
+        .map_err(|_| RequestError::Violation(Violation::ResponseLen { op, len_bytes, min_bytes, max_bytes }))
 }
 
 fn decode_info(_: Op, text: &[u8]) -> Result<Info, RequestError> {

@@ -37,8 +37,8 @@ impl Shared {
 
     /// Writes to the file. The caller must have ended the lease, because the kernel makes a writer wait while a lease
     /// is held.
-    fn write(&self) {
-        self.byte.store(NEW, Ordering::Release);
+    fn write(&self, byte: u8) {
+        self.byte.store(byte, Ordering::Release);
     }
 
     /// Copies the byte as a client does. Asserts that the copy is [`OLD`] if the client trusts the copy.
@@ -58,7 +58,7 @@ fn bytes_that_are_written_after_a_lost_lease_are_not_trusted() {
         let serving = Arc::clone(&shared);
         let server = thread::spawn(move || {
             serving.words.set_lease(LeaseState::Lost);
-            serving.write();
+            serving.write(NEW);
             serving.words.set_changed(true);
             serving.words.set_lease(LeaseState::TrustedUntil(NOW_NS + 1));
             serving.words.set_changed(false);
@@ -66,6 +66,24 @@ fn bytes_that_are_written_after_a_lost_lease_are_not_trusted() {
         shared.assert_trusted_copy_is_old(then);
         server.join().unwrap();
         assert_eq!(shared.standing_since(then), Standing::Changed);
+    });
+}
+
+/// The lease is lost, a writer changes the file and restores it, and the server takes the lease again and checks the
+/// file. The client begins to read at any time.
+#[test]
+fn bytes_from_before_the_check_of_a_restored_file_are_not_trusted() {
+    check_model(3, || {
+        let (shared, _) = Shared::leased_until(NOW_NS + 1);
+        let reading = Arc::clone(&shared);
+        let client = thread::spawn(move || reading.assert_trusted_copy_is_old(reading.words.state()));
+        shared.words.set_lease(LeaseState::Lost);
+        shared.words.set_changed(true);
+        shared.write(NEW);
+        shared.write(OLD);
+        shared.words.set_lease(LeaseState::TrustedUntil(NOW_NS + 1));
+        shared.words.set_changed(false);
+        client.join().unwrap();
     });
 }
 
@@ -78,7 +96,7 @@ fn bytes_that_are_written_after_the_server_was_killed_are_not_trusted() {
         let ending = Arc::clone(&shared);
         let kernel = thread::spawn(move || {
             ending.words.owner.store(FUTEX_OWNER_DIED, Ordering::SeqCst);
-            ending.write();
+            ending.write(NEW);
         });
         shared.assert_trusted_copy_is_old(then);
         kernel.join().unwrap();

@@ -1,5 +1,5 @@
-//! Fast paths for the most frequent commands: GET, HGET, HMGET, HGETALL, ZKV.FLOOR, and ZKV.CEILING. Recognizes
-//! ZKV.RANGE and ZKV.COUNT.
+//! Fast paths for the most frequent commands: GET, HGET, HMGET, HGETALL, ZKV.FLOOR, ZKV.CEILING, and ZKV.COVER.
+//! Recognizes ZKV.RANGE and ZKV.COUNT.
 
 use super::commands::{ARGS_MAX_AT_ONCE, Id};
 
@@ -30,19 +30,21 @@ pub fn get(input: &[u8]) -> Option<(&[u8], usize)> {
 
 const FLOOR: &[u8] = b"*2\r\n$9\r\nZKV.FLOOR\r\n$";
 const CEILING: &[u8] = b"*2\r\n$11\r\nZKV.CEILING\r\n$";
+const COVER: &[u8] = b"*2\r\n$9\r\nZKV.COVER\r\n$";
 
-/// Returns whether a complete `ZKV.FLOOR` (and not `ZKV.CEILING`) is at the start of `input`, its key, and the length
-/// of the command. Returns `None` for all other input, in the cases in which [`get`] returns `None`.
+/// Returns the complete `ZKV.FLOOR`, `ZKV.CEILING`, or `ZKV.COVER` at the start of `input`: its identifier, its key, and
+/// its length. Returns `None` for all other input, in the cases in which [`get`] returns `None`.
 #[inline]
-pub fn floor_or_ceiling(input: &[u8]) -> Option<(bool, &[u8], usize)> {
+pub fn neighbor(input: &[u8]) -> Option<(Id, &[u8], usize)> {
     let begins_with = |head: &[u8]| input.get(..head.len()).is_some_and(|start| start.eq_ignore_ascii_case(head));
-    let (is_floor, len_at) = match () {
-        () if begins_with(FLOOR) => (true, FLOOR.len()),
-        () if begins_with(CEILING) => (false, CEILING.len()),
+    let (id, len_at) = match () {
+        () if begins_with(FLOOR) => (Id::ZkvFloor, FLOOR.len()),
+        () if begins_with(CEILING) => (Id::ZkvCeiling, CEILING.len()),
+        () if begins_with(COVER) => (Id::ZkvCover, COVER.len()),
         () => return None,
     };
     let (key, len_bytes) = argument(input, len_at)?;
-    Some((is_floor, key, len_bytes))
+    Some((id, key, len_bytes))
 }
 
 /// Returns whether `input` begins with a `ZKV.RANGE` (true) or a `ZKV.COUNT` (false) in array form, which may be
@@ -209,24 +211,28 @@ mod tests {
     }
 
     #[test]
-    fn floors_and_ceilings_are_accepted_in_any_case_and_only_if_they_are_complete() {
-        for (name, is_floor) in
-            [("ZKV.FLOOR", true), ("zkv.floor", true), ("ZKV.CEILING", false), ("zkv.Ceiling", false)]
-        {
+    fn floors_ceilings_and_covers_are_accepted_in_any_case_and_only_if_they_are_complete() {
+        for (name, id) in [
+            ("ZKV.FLOOR", Id::ZkvFloor),
+            ("zkv.floor", Id::ZkvFloor),
+            ("ZKV.CEILING", Id::ZkvCeiling),
+            ("zkv.Ceiling", Id::ZkvCeiling),
+            ("ZKV.cover", Id::ZkvCover),
+        ] {
             for key in [&b"k"[..], b"key:000000012345"] {
                 let mut input = format!("*2\r\n${}\r\n{name}\r\n${}\r\n", name.len(), key.len()).into_bytes();
                 input.extend_from_slice(&[key, b"\r\n"].concat());
                 let whole_len = input.len();
                 for end in 0..whole_len {
-                    assert_eq!(floor_or_ceiling(&input[..end]), None, "{end}");
+                    assert_eq!(neighbor(&input[..end]), None, "{end}");
                 }
                 input.extend_from_slice(b"*2\r\n");
-                assert_eq!(floor_or_ceiling(&input), Some((is_floor, key, whole_len)));
+                assert_eq!(neighbor(&input), Some((id, key, whole_len)));
             }
         }
-        assert_eq!(floor_or_ceiling(&command("GET", b"key")), None);
-        assert_eq!(floor_or_ceiling(b"*2\r\n$9\r\nZKV.FLOOR\r\n$0\r\n\r\n"), None);
-        assert_eq!(floor_or_ceiling(b"*2\r\n$9\r\nZKV.COUNT\r\n$1\r\nk\r\n"), None);
+        assert_eq!(neighbor(&command("GET", b"key")), None);
+        assert_eq!(neighbor(b"*2\r\n$9\r\nZKV.FLOOR\r\n$0\r\n\r\n"), None);
+        assert_eq!(neighbor(b"*2\r\n$9\r\nZKV.COUNT\r\n$1\r\nk\r\n"), None);
     }
 
     #[test]

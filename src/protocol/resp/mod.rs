@@ -17,7 +17,7 @@ mod reply;
 
 use std::fmt;
 
-pub use fast_paths::{HashFields, HashRead, floor_or_ceiling, get, hash_read, range_or_count};
+pub use fast_paths::{HashFields, HashRead, get, hash_read, neighbor, range_or_count};
 pub use glob::{Glob, PART_LEN_MAX_BYTES};
 pub use parse::{ParseProgress, Parsed, ProtocolError, parse};
 pub use reply::{NotReply, Reply, Sink, Version, reply_len_bytes};

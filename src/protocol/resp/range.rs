@@ -30,7 +30,8 @@
 //! The reply to `ZKV.COUNT` is the number of keys in the span. An empty span, such as `+ -` or a `min` greater than
 //! `max`, is not an error.
 //!
-//! If the table's keys are numbers, keys are parsed as decimal text and ordered as numbers, and `PREFIX` is an error.
+//! Keys are in the written form of the table's type, and ordered as its values. `PREFIX` takes the beginning of bytes, or
+//! leading parts of composite keys, and is an error if keys are stored as numbers.
 
 use thiserror::Error;
 

@@ -404,6 +404,8 @@ pub(in crate::publish) struct NodeOptions {
     pub(in crate::publish) is_writable: bool,
     /// The changes from one generation to the next that the node accepts without a permission of the publisher.
     pub(in crate::publish) allow: Vec<Change>,
+    /// The maximum percentage of the rows that a generation may lose. `None` for less than half.
+    pub(in crate::publish) shrink_max_percent: Option<u8>,
     /// Determines the random waits.
     pub(in crate::publish) seed: u64,
 }
@@ -475,7 +477,7 @@ pub(in crate::publish) enum Found {
         manifest: Option<Box<Manifest>>,
         newest: u64,
     },
-    Manifest(Option<Manifest>),
+    Manifest(Option<Box<Manifest>>),
     Pin(Option<Pin>),
     Decision(Option<Decision>),
     Topology(Option<Topology>),

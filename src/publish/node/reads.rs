@@ -164,6 +164,13 @@ impl NodeMachine {
         if !self.pins.found(number) {
             return;
         }
+        // The operator may have corrected the cause of a failure, and repeats a rollout. The reports with this pin then
+        // show only what happens from now on. Failures of other generations stay known: the node would fetch all of
+        // them again before an older one.
+        if let Some(generation) = pin.generation_for(Some(&self.options.name)) {
+            self.failures.remove(&generation);
+            self.unreadable.remove(&generation);
+        }
         (self.pin, self.is_settled) = (Some(pin), false);
         if self.round.as_ref().is_some_and(|round| round.is_confirmation) {
             // Read the other documents that the pin needs.
@@ -190,7 +197,7 @@ impl NodeMachine {
                 if self.manifests.found(*number) {
                     self.is_newest_missing = false;
                 }
-                self.bodies.insert(*number, Arc::new(manifest));
+                self.bodies.insert(*number, Arc::from(manifest));
             }
             (Read::Manifest(number), Some(_)) => self.manifests.missing(*number),
             (Read::Manifest(number), None) if is_damaged => self.manifests.damaged(*number),
@@ -210,7 +217,7 @@ impl NodeMachine {
             (Read::OlderManifest(number), Some(Found::Manifest(None))) => drop(self.unreadable.insert(*number)),
             (Read::OlderManifest(number), None) if is_damaged => drop(self.unreadable.insert(*number)),
             (Read::PinnedManifest(number) | Read::OlderManifest(number), Some(Found::Manifest(Some(manifest)))) => {
-                self.bodies.insert(*number, Arc::new(manifest));
+                self.bodies.insert(*number, Arc::from(manifest));
             }
             (Read::Decision(pin), Some(Found::Decision(Some(decision)))) => self.decision = Some((*pin, decision)),
             (
@@ -390,7 +397,94 @@ impl SeriesReader {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Event, NodeOptions};
     use super::*;
+    use crate::cluster::SlotSet;
+    use crate::publish::Record;
+    use crate::publish::change::Change;
+    use crate::publish::location::Location;
+
+    /// A node that follows a table with one generation, whose transfers fail.
+    struct FailingNode {
+        machine: NodeMachine,
+        manifest: Manifest,
+        pins: Vec<Pin>,
+        now: Duration,
+    }
+
+    impl FailingNode {
+        fn new() -> FailingNode {
+            let options = NodeOptions {
+                url: "file:///table".to_owned(),
+                name: "a".to_owned(),
+                poll: Duration::from_secs(5),
+                slots: Some(SlotSet::ALL),
+                allow: Change::ALL.to_vec(),
+                seed: 7,
+                ..NodeOptions::default()
+            };
+            let machine = NodeMachine::new(options, &Record::default(), Vec::new());
+            let mut manifest = Manifest::new(&Location::parse("file:///table").unwrap(), "job", Vec::new());
+            manifest.number = 1;
+            FailingNode { machine, manifest, pins: Vec::new(), now: Duration::ZERO }
+        }
+
+        fn found(&self, read: &Read) -> Found {
+            match read {
+                Read::NewestManifest(_) => Found::Newest(1),
+                Read::NewestPin(_) => Found::Newest(self.pins.len() as u64),
+                Read::NewestTopology(_) => Found::Newest(0),
+                Read::CheckManifest(_) => Found::Checked { exists: true, manifest: None, newest: 1 },
+                Read::Manifest(number) | Read::PinnedManifest(number) | Read::OlderManifest(number) => {
+                    Found::Manifest((*number == 1).then(|| Box::new(self.manifest.clone())))
+                }
+                Read::Pin(number) => Found::Pin(self.pins.get(*number as usize - 1).cloned()),
+                Read::Decision(_) => Found::Decision(None),
+                Read::Topology(_) | Read::ReportedTopology(_) => Found::Topology(None),
+                Read::Statuses(_) | Read::AllStatuses => Found::Statuses(Vec::new()),
+            }
+        }
+
+        /// Lets the node act for a time. Returns the number of transfers.
+        fn transfers_in(&mut self, time: Duration) -> usize {
+            let (end, mut transfers) = (self.now + time, 0);
+            while self.now < end {
+                while let Some(action) = self.machine.next(self.now) {
+                    let event = match action {
+                        Action::Read(read) => {
+                            let found = self.found(&read);
+                            Event::Read(read, Ok(found))
+                        }
+                        Action::Transfer(_) => {
+                            transfers += 1;
+                            let (object, problem) = ("generation 1".to_owned(), "it is damaged".to_owned());
+                            Event::Transferred(Err(PublishError::Corrupt { object, problem }))
+                        }
+                        Action::Settle(..) => Event::Settled(Ok(())),
+                        action => panic!("{action:?}"),
+                    };
+                    self.machine.apply(event, self.now);
+                }
+                self.now = self.machine.wait_until(self.now).max(self.now + Duration::from_millis(1));
+            }
+            transfers
+        }
+    }
+
+    /// An operator who has repaired a node or the store creates a pin again.
+    #[test]
+    fn a_new_pin_ends_the_wait_after_a_failure() {
+        let mut node = FailingNode::new();
+        for _ in 0..3 {
+            let transfers = node.transfers_in(Duration::from_secs(3600));
+            assert!((10..30).contains(&transfers), "{transfers}");
+            // The next attempt is five minutes after this one.
+            while node.transfers_in(Duration::from_secs(10)) == 0 {}
+            assert_eq!(node.transfers_in(Duration::from_secs(20)), 0);
+            node.pins.push(Pin::new(Some(1)));
+            assert!(node.transfers_in(Duration::from_secs(20)) > 0);
+        }
+    }
 
     /// Reads a series whose documents are described by a function: `Some(true)` is intact, `Some(false)` is damaged.
     /// Returns the number of reads.

@@ -16,6 +16,13 @@ impl NodeMachine {
 
     /// Returns the outcome of the polls that have ended, as soon as nothing that they started is in progress.
     pub(in crate::publish) fn take_report(&mut self) -> Option<Result<Polled, PublishError>> {
+        // A starting node fetches an older generation if the newest one fails. That can take long, so the failure is
+        // reported first.
+        if self.serving == 0
+            && let Some((_, error)) = self.goal_error.take()
+        {
+            return Some(Err(error));
+        }
         if !self.is_unreported || !self.is_idle() || self.polls == 0 {
             return None;
         }
@@ -195,6 +202,7 @@ mod tests {
             slots,
             is_writable: true,
             allow: Vec::new(),
+            shrink_max_percent: None,
             seed: 7,
         };
         let mut machine = NodeMachine::new(options, &Record::default(), Vec::new());

@@ -299,7 +299,7 @@ impl NodeMachine {
             return Ok(Ok(Change::ALL.to_vec()));
         }
         let oldest = number.saturating_sub(COMPARED_MAX).max(1);
-        let mut allowed = vec![Change::Empty, Change::KeyKind, Change::Schema];
+        let mut allowed = vec![Change::Empty, Change::KeyType, Change::Schema];
         // The number of rows of a generation that was served long ago means nothing.
         allowed.extend((self.serving < oldest).then_some(Change::Shrink));
         // The oldest of them may itself be wrong, unless the table began with it: then the next one replaces it.
@@ -325,7 +325,7 @@ impl NodeMachine {
     /// Returns the changes from an older generation, all of which are allowed, or the first one that is not.
     fn differences(&self, manifest: &Manifest, base: &Manifest) -> Result<Vec<Change>, String> {
         let mut changes = Vec::new();
-        for (change, problem) in manifest.facts().changes_from(&base.facts()) {
+        for (change, problem) in manifest.facts().changes_from(&base.facts(), self.options.shrink_max_percent) {
             let is_allowed = manifest.allowed.iter().any(|name| name == change.name());
             if !is_allowed && !self.options.allow.contains(&change) {
                 return Err(format!(

@@ -86,7 +86,7 @@ impl SimulatedStore {
         let mut manifest = Manifest::new(&self.location, "job", vec![Entry::from_json(&entry).unwrap()]);
         manifest.number = number;
         if let PublicationKind::ChangesKeys = kind {
-            (self.key_kind, manifest.allowed) = (other, vec!["key-kind".to_owned()]);
+            (self.key_kind, manifest.allowed) = (other, vec!["key-type".to_owned()]);
         }
         if let PublicationKind::IsIncomplete = kind {
             self.gone.insert(number);
@@ -163,7 +163,7 @@ impl SimulatedStore {
                 newest: newest_at(&self.manifests, view_ms).max(*number),
             },
             Read::Manifest(number) | Read::PinnedManifest(number) | Read::OlderManifest(number) => {
-                Found::Manifest(document(&self.manifests, *number, view_ms)?)
+                Found::Manifest(document(&self.manifests, *number, view_ms)?.map(Box::new))
             }
             Read::Pin(number) => Found::Pin(document(&self.pins, *number, view_ms)?),
             Read::Decision(pin) => Found::Decision(document(&self.decisions, *pin, view_ms)?),
@@ -313,6 +313,7 @@ impl SimulatedNode {
             slots: (!is_member).then_some(SlotSet::ALL),
             is_writable: true,
             allow: vec![Change::Shrink, Change::Schema],
+            shrink_max_percent: None,
             seed,
         };
         let mut machine = NodeMachine::new(options, &self.disk.record, manifests.clone());

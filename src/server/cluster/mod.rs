@@ -10,7 +10,7 @@ mod view;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,10 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 use twox_hash::XxHash3_128;
 
+use super::watchers::Watchers;
 use crate::cluster::{NodeAddress, SlotSet, TOPOLOGY_LEN_MAX_BYTES, Topology, TopologyError, node_id_problem};
 use crate::config_file;
+use crate::setting::Setting;
 use crate::sync::unpoisoned;
 use view::ServedSlots;
 pub(super) use view::View;
@@ -102,6 +104,10 @@ pub struct ClusterNode {
     changed: Mutex<Option<Instant>>,
     /// The slots of a coming topology that the node serves already.
     confirmed: Mutex<SlotSet>,
+    /// Whether the server has started, and has reported the topology that is in effect.
+    is_followed: AtomicBool,
+    /// The connections that are woken when the view is replaced.
+    watchers: Watchers,
 }
 
 impl ClusterNode {
@@ -126,6 +132,8 @@ impl ClusterNode {
             last_read: Mutex::default(),
             changed: Mutex::default(),
             confirmed: Mutex::new(SlotSet::NONE),
+            is_followed: AtomicBool::new(false),
+            watchers: Watchers::default(),
         })
     }
 
@@ -159,6 +167,12 @@ impl ClusterNode {
     /// Returns the slots whose rows the file has that is served next.
     pub fn file_slots(&self) -> Arc<SlotSet> {
         Arc::clone(&unpoisoned(&self.file_slots))
+    }
+
+    /// Returns the slots whose rows every served file must have. `None` if the node follows a store, which fetches the
+    /// rows of the slots that the topology assigns to the node.
+    pub(super) fn fixed_file_slots(&self) -> Option<Arc<SlotSet>> {
+        self.path.as_ref().map(|_| self.file_slots())
     }
 
     /// Returns the slots that this node serves, as a primary or as a replica, including those that it still serves
@@ -239,7 +253,9 @@ impl ClusterNode {
         }
         let document = || format!("topology {number}");
         topology.check().map_err(|error| ClusterError::Document { document: document(), error })?;
-        self.report(&topology);
+        if self.is_followed.load(Ordering::Relaxed) {
+            self.report(&topology);
+        }
         let view = View::new(topology, &self.id, current.version + 1, current.served().clone())
             .map_err(|error| ClusterError::Document { document: document(), error })?;
         *changed = Some(Instant::now());
@@ -285,6 +301,11 @@ impl ClusterNode {
         let version = view.version;
         self.view.store(Arc::new(view));
         self.version.store(version, Ordering::Release);
+        self.watchers.wake();
+    }
+
+    pub(super) fn watchers(&self) -> &Watchers {
+        &self.watchers
     }
 
     fn report(&self, topology: &Topology) {
@@ -303,7 +324,21 @@ impl ClusterNode {
                 node.port
             );
         }
-        info!(topology = number, "topology {number}: this node has slots {}", index.slots_of(id).summary());
+        let mut lacking = index.slots_of(id);
+        info!(topology = number, "topology {number}: this node has slots {}", lacking.summary());
+        lacking.remove_all(&self.file_slots());
+        // A node that follows a store fetches the rows that it lacks.
+        if self.path.is_some() && !lacking.is_empty() {
+            warn!(
+                topology = number,
+                "topology {number} assigns slots {} to this node, but its file has only rows of slots {} ({}): clients \
+                 that request keys of the other slots get the error LOADING: serve a file with these slots, or correct \
+                 the topology",
+                lacking.summary(),
+                self.file_slots().summary(),
+                Setting::Slots
+            );
+        }
     }
 }
 
@@ -328,6 +363,12 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Follows the topology file of a node, if it has one, until the runtime ends. Reads the file when `reloads` announces
 /// a request, and once per second. A topology that is rejected is logged once, and the one in effect stays.
 pub(super) async fn follow(node: Arc<ClusterNode>, mut reloads: watch::Receiver<()>) {
+    // The first topology was applied before the log was set up.
+    if !node.is_followed.swap(true, Ordering::Relaxed)
+        && let Some(topology) = node.view().topology()
+    {
+        node.report(topology);
+    }
     let mut last_problem = String::new();
     loop {
         tokio::select! {

@@ -3,6 +3,7 @@
 //! In: a topology, and the id of this node. Out: the node that serves each slot, and the replies of the CLUSTER
 //! command. The replies are rendered once, because many clients ask for them at the same time when they reconnect.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -73,7 +74,7 @@ pub(in crate::server) struct View {
     shards: [Arc<[u8]>; 2],
     /// The reply to CLUSTER NODES in both versions of the protocol.
     nodes: [Arc<[u8]>; 2],
-    /// The lines of CLUSTER INFO.
+    /// The lines of CLUSTER INFO of a node that has the rows of all its slots.
     info: String,
     /// The positions of all nodes, in the order of their ids.
     by_id: Box<[u16]>,
@@ -110,7 +111,7 @@ impl View {
             slots: rendered(slots),
             shards: rendered(shards),
             nodes: in_both_versions(|version| nodes(&alone, Some(0), version)),
-            info: info(None),
+            info: info(None, &SlotSet::NONE),
             by_id: Box::default(),
             primary_of_this: None,
             replicas_of_this: Box::default(),
@@ -150,7 +151,7 @@ impl View {
             slots: rendered(slots),
             shards: rendered(shards),
             nodes: in_both_versions(|version| nodes(&topology, this, version)),
-            info: info(Some(&topology)),
+            info: info(Some(&topology), &SlotSet::NONE),
             by_id: by_id.into(),
             primary_of_this: primary.and_then(|position| u16::try_from(position).ok()),
             replicas_of_this: replicas.map(|(position, _)| position).collect(),
@@ -199,6 +200,14 @@ impl View {
 
     pub(super) fn served(&self) -> &ServedSlots {
         &self.served
+    }
+
+    /// Returns the slots that the topology assigns to this node, but whose rows a file with the slots `of_file` lacks.
+    pub(in crate::server) fn lacking_slots(&self, of_file: &SlotSet) -> SlotSet {
+        let mut lacking = self.served.clone();
+        lacking.remove_all(&self.retained);
+        lacking.readonly.remove_all(of_file);
+        lacking.readonly
     }
 
     /// Returns the slots that this node still serves although the topology does not assign them to it.
@@ -281,8 +290,10 @@ impl View {
         self.role.get_or_init(|| primary_role(self.offset(), &self.replicas_of_this()).into())
     }
 
-    pub(in crate::server) fn info_text(&self) -> &str {
-        &self.info
+    /// Returns the lines of CLUSTER INFO of a node whose file has the slots `of_file`.
+    pub(in crate::server) fn info_text(&self, of_file: &SlotSet) -> Cow<'_, str> {
+        let lacking = self.lacking_slots(of_file);
+        if lacking.is_empty() { Cow::Borrowed(&self.info) } else { Cow::Owned(info(self.topology(), &lacking)) }
     }
 }
 
@@ -434,16 +445,19 @@ fn node_line(topology: &Topology, node: &TopologyNode, this: Option<usize>) -> S
     line
 }
 
-/// Renders CLUSTER INFO, without a topology if the node has none yet.
-pub(super) fn info(topology: Option<&Topology>) -> String {
+/// Renders CLUSTER INFO, without a topology if the node has none yet. `lacking` has the slots of this node whose rows
+/// it lacks.
+pub(super) fn info(topology: Option<&Topology>, lacking: &SlotSet) -> String {
     let nodes = topology.map_or(&[][..], |topology| &topology.nodes);
     let primaries = || nodes.iter().filter(|node| node.role == Role::Primary);
     let failed = primaries().filter(|node| node.health == Health::Fail).flat_map(|node| &node.slots);
-    let failed_slots: usize = failed.map(|range| usize::from(range.slot_count())).sum();
+    let mut failed: SlotSet = failed.copied().collect();
+    failed.insert_all(lacking);
+    let failed_slots = failed.len();
     let primary_count = primaries().filter(|node| !node.slots.is_empty()).count();
     let slots = if nodes.is_empty() { 0 } else { usize::from(SLOT_COUNT) };
     let known = nodes.iter().filter(|node| node.health != Health::Hidden).count().max(1);
-    let state = if nodes.is_empty() { "fail" } else { "ok" };
+    let state = if nodes.is_empty() || !lacking.is_empty() { "fail" } else { "ok" };
     let number = topology.map_or(0, |topology| topology.number);
     [
         ("state", state.to_owned()),

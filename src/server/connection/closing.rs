@@ -24,10 +24,28 @@ use crate::server::state::ServerState;
 use crate::server::turns::Then;
 use crate::setting::Setting;
 
+/// The maximum number of bytes that the server reads and discards from a client that was refused.
+const DISCARDED_MAX_BYTES: usize = 256 << 20;
+
 impl<S: ClientStream> Connection<S> {
+    /// Discards what the client still sends, and closes the connection when it has received its responses.
+    #[cold]
+    pub(super) fn discard_rest(&mut self) {
+        if self.input == Input::Open {
+            self.input = Input::Discarded;
+        }
+        self.then = Then::Close;
+    }
+
+    /// Counts discarded bytes. Returns whether the client has sent so many that the connection ends at once.
+    pub(super) fn discard(&mut self, len_bytes: usize) -> bool {
+        self.discarded_bytes += len_bytes;
+        self.discarded_bytes > DISCARDED_MAX_BYTES
+    }
+
     /// Ends a connection whose last response is sent. If the input is [`Input::Discarded`], first reads and discards
-    /// all bytes that the client still sends. Otherwise, the kernel would discard the last responses before the client
-    /// could read them.
+    /// the bytes that the client still sends, at most [`DISCARDED_MAX_BYTES`], until the stall time-out. Otherwise, the
+    /// kernel would discard the last responses before the client could read them.
     pub(super) fn poll_close(&mut self, cx: &mut Context<'_>, input: &mut [u8]) -> Poll<io::Result<End>> {
         if self.input == Input::Discarded && !self.context.worker.is_stopping() {
             self.end_pending();
@@ -35,7 +53,8 @@ impl<S: ClientStream> Connection<S> {
             loop {
                 let mut buffer = ReadBuf::new(input);
                 ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
-                if buffer.filled().is_empty() {
+                let read_len_bytes = buffer.filled().len();
+                if read_len_bytes == 0 || self.discard(read_len_bytes) {
                     break;
                 }
             }

@@ -137,7 +137,7 @@ fn commands_verify_a_long_value_in_several_turns() {
 fn native_requests_verify_a_long_value_in_several_turns() {
     let runtime = runtime();
     let numbers = Table::with_long_value(Keys::U64);
-    let bytes = Table::with_long_value(Keys::Bytes);
+    let bytes = Table::with_long_value(Keys::BYTES);
     let ok = bare(Status::Ok);
     let count_of_all = [ResponseHeader::of_page(8).as_bytes(), &33_u64.to_be_bytes()].concat();
     let both = [ok.clone(), value_header()].concat();

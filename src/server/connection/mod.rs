@@ -92,6 +92,7 @@ impl Connections {
             is_read_full: false,
             unanswered: Unanswered::default(),
             input: Input::Open,
+            discarded_bytes: 0,
             then: Then::Read,
             waiter: None,
             delay: Delay::default(),
@@ -119,6 +120,8 @@ pub(super) struct Connection<S: ClientStream> {
     is_read_full: bool,
     unanswered: Unanswered,
     input: Input,
+    /// The number of bytes that were discarded since the input is [`Input::Discarded`].
+    discarded_bytes: usize,
     /// What the connection does after its pending responses are sent.
     then: Then,
     /// The registration for changes of the table's state. Created when the client first waits for a change.
@@ -149,8 +152,8 @@ enum Input {
     Open,
     /// The client has closed its sending side of the connection.
     Ended,
-    /// The client has sent more unanswered requests than `Protocol::unanswered_max_bytes` allows. All further
-    /// bytes from the client are discarded.
+    /// The client has sent more unanswered requests than `Protocol::unanswered_max_bytes` allows, or bytes that are not
+    /// a request. All further bytes from the client are discarded.
     Discarded,
 }
 
@@ -236,7 +239,7 @@ impl<S: ClientStream> Connection<S> {
                 return Poll::Ready(Ok(End::KeptGeneration));
             }
             match self.then {
-                Then::Close => return self.poll_close(cx, input),
+                Then::Close | Then::Refuse => return self.poll_close(cx, input),
                 Then::Answer | Then::Yield => {
                     ready!(self.poll_answer_unanswered(cx, generation, responses, turn))?;
                     continue;
@@ -263,6 +266,10 @@ impl<S: ClientStream> Connection<S> {
                 }
                 Then::Read => {
                     if self.take_monitor_lines(cx) {
+                        continue;
+                    }
+                    if self.protocol.has_message(&self.context, generation, cx.waker()) {
+                        self.then = Then::Answer;
                         continue;
                     }
                     self.end_pending();
@@ -347,6 +354,9 @@ impl<S: ClientStream> Connection<S> {
             taken_bytes += pass.taken_bytes;
             self.answered_bytes += pass.taken_bytes;
             self.then = pass.then;
+            if pass.then == Then::Refuse {
+                self.discard_rest();
+            }
             if pass.then == Then::Load {
                 let lookups = responses.cold().take_waiting();
                 self.cold = Some(self.context.worker.server.cold_reads.begin(generation.clone(), lookups));
@@ -545,7 +555,12 @@ impl<S: ClientStream> Connection<S> {
     #[inline(never)]
     fn poll_read_ahead(&mut self, cx: &mut Context<'_>, input: &mut [u8], turn: &mut Turn) -> Poll<io::Result<()>> {
         // While a login is delayed, nothing is read.
-        let is_closing = matches!(self.then, Then::Close | Then::Delay(_)) || self.context.worker.is_stopping();
+        let is_closing = match self.then {
+            Then::Close => self.input == Input::Open,
+            Then::Delay(_) => true,
+            _ => false,
+        };
+        let is_closing = is_closing || self.context.worker.is_stopping();
         // If the turn has ended, responses may be pending although the socket has room for them.
         if turn.has_ended || self.input == Input::Ended || is_closing {
             return Poll::Ready(Ok(()));
@@ -565,9 +580,13 @@ impl<S: ClientStream> Connection<S> {
                 }
                 return Poll::Ready(Ok(()));
             }
-            self.context.worker.counters().read(read.len());
-            turn.use_input(read.len());
+            let read_len_bytes = read.len();
+            self.context.worker.counters().read(read_len_bytes);
+            turn.use_input(read_len_bytes);
             if self.input == Input::Discarded {
+                if self.discard(read_len_bytes) {
+                    return Poll::Ready(Ok(()));
+                }
                 continue;
             }
             if self.unanswered.len_bytes() + read.len() > max_bytes {

@@ -1,6 +1,7 @@
 //! The protocol that a client uses.
 
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 
 use tracing::warn;
 use zerocopy::IntoBytes;
@@ -87,6 +88,17 @@ impl Protocol {
         }
     }
 
+    /// Returns whether the server sends a message now, although the client has sent no request. Afterward, `waker` is
+    /// woken when it sends the next one.
+    #[inline]
+    pub(super) fn has_message(&mut self, context: &ConnectionContext, generation: &Generation, waker: &Waker) -> bool {
+        match self {
+            Protocol::Redis(session) => session.has_message(generation, waker),
+            Protocol::Native(session) => session.has_notice(context, generation, waker),
+            Protocol::Unknown => false,
+        }
+    }
+
     /// Returns whether a client that is a monitor still has the permission for MONITOR.
     pub(super) fn may_monitor(&mut self) -> bool {
         match self {
@@ -160,8 +172,11 @@ impl Protocol {
             if is_unchanged || tally.as_ref().is_some_and(Tally::has_effects) {
                 match (self, tally) {
                     (Protocol::Redis(session), _) => session.commit(),
-                    (_, Some(tally)) => context.worker.counters().count_native(&tally),
-                    (_, None) => {}
+                    (Protocol::Native(session), Some(tally)) => {
+                        session.commit();
+                        context.worker.counters().count_native(&tally);
+                    }
+                    _ => {}
                 }
                 return pass;
             }

@@ -176,7 +176,7 @@ fn table(name: &str, keys: Keys, rows: impl Iterator<Item = (String, String)>) -
 fn a_turn_is_bounded_for_every_command_and_op_with_its_worst_arguments() {
     let numbers = (0..ROWS).map(|key| (key.to_string(), format!("value {key}").repeat(key as usize % 20)));
     let long_keys = (0..40).map(|key| (format!("{}{key:05}", "a".repeat(65_530)), "v".repeat(5000)));
-    let tables = [table("numbers.db", Keys::U64, numbers), table("bytes.db", Keys::Bytes, long_keys)];
+    let tables = [table("numbers.db", Keys::U64, numbers), table("bytes.db", Keys::BYTES, long_keys)];
     let runtime = runtime();
     let mut report = Vec::new();
     for (_folder, connections) in &tables {

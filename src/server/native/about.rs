@@ -1,4 +1,5 @@
-//! Requests about the server and its table: Info, Reload, Rollback, Open, Ping, Schema, Topology, and Generation.
+//! Requests about the server and its table: Info, Reload, Rollback, Open, Ping, Schema, Topology, Generation, KeyType, and
+//! Track.
 //!
 //! An Info request takes as long as hundreds of lookups, so a pass answers only a few requests about the server before
 //! other connections get their turn.
@@ -9,6 +10,8 @@ use zerocopy::IntoBytes;
 
 use super::RunEnd;
 use super::ordered::push_bare;
+use super::tracking::Tracking;
+use crate::format::key_type::KeyType;
 use crate::protocol::native::{
     OPEN_LEN_BYTES, Op, OpKind, OpenHeader, REQUEST_LEN_BYTES, Request, ResponseHeader, Status,
 };
@@ -17,6 +20,7 @@ use crate::server::responses::Responses;
 use crate::server::state::ConnectionContext;
 use crate::server::stats::Tally;
 use crate::server::table::Generation;
+use crate::store::Lookup;
 
 /// The maximum number of requests about the server in a pass.
 const PASS_MAX: usize = 10;
@@ -24,11 +28,13 @@ const PASS_MAX: usize = 10;
 /// The cost, in steps, of each request about the server except Info, which costs more.
 const OTHER_STEPS: usize = 10;
 
-/// Answers the requests about the server at the start of `requests`, as long as there is room for responses. Returns
-/// the length of the answered requests in bytes, and why the function stopped.
+/// Answers the requests about the server at the start of `requests`, as long as there is room for responses. Stores the
+/// type in a response to KeyType in `key_type`, and begins to track the state after a Track. Returns the length of the
+/// answered requests in bytes, and why the function stopped.
 pub(super) fn answer(
     context: &ConnectionContext,
     generation: &Generation,
+    (key_type, tracking): (&mut Option<KeyType>, &mut Tracking),
     requests: &[Request],
     responses: &mut Responses,
     tally: &mut Tally,
@@ -49,7 +55,13 @@ pub(super) fn answer(
         if tally.about_server() == PASS_MAX || responses.steps().is_pass_over() {
             return (len_bytes, RunEnd::Yield);
         }
-        let status = answer_one(context, generation, op, responses);
+        let status = match op {
+            Op::Track => tracking.begin(context, generation, responses),
+            _ => answer_one(context, generation, op, responses),
+        };
+        if op == Op::KeyType {
+            *key_type = Some(generation.store.key_type());
+        }
         tally.count(Some(op), status);
         len_bytes += REQUEST_LEN_BYTES;
         if is_alone && status == Status::Ok {
@@ -83,6 +95,7 @@ fn answer_one(context: &ConnectionContext, generation: &Generation, op: Op, resp
         },
         Op::Ping => push_bare(Status::Ok, responses),
         Op::Generation => push(&generation.number.to_be_bytes()),
+        Op::KeyType => push(generation.store.key_type().to_string().as_bytes()),
         Op::Schema => match &generation.encoded_schema {
             Some(schema) => push_shared(schema, responses),
             None => push_bare(Status::NotFound, responses),
@@ -122,7 +135,7 @@ fn open_header(generation: &Generation) -> OpenHeader {
 
 #[cfg(all(test, feature = "bake"))]
 mod tests {
-    use super::super::columns::Selection;
+    use super::super::Setup;
     use super::*;
     use crate::bake::{Options, bake_csv};
     use crate::server::sockets::Peer;
@@ -147,7 +160,7 @@ mod tests {
                 let pass: Pass = native::answer(
                     &context,
                     &generation,
-                    &mut Selection::default(),
+                    &mut Setup::default(),
                     &requests[taken_bytes..],
                     &mut responses,
                     &mut Tally::default(),

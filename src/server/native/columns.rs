@@ -11,8 +11,8 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::ordered::{push_bare, push_error};
 use super::{Batch, Missing, counted};
 use crate::Lookup;
-use crate::format::key::{Key, LookupKey};
-use crate::format::record::value_of_response;
+use crate::format::key::Key;
+use crate::format::lookup_key::LookupKey;
 use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, SelectHeader, Status};
 use crate::server::responses::Responses;
 use crate::server::stats::Tally;
@@ -115,20 +115,19 @@ impl<M: Missing> Batch<'_, M> {
         };
         let ready_count = responses.ready_count(store, requests.len(), |i| store.point_lookup(key_of(&requests[i])));
         let (mut answered_count, mut data) = (0, Vec::new());
-        store.find_each(&requests[..ready_count], &key_of, |request: &T, found| {
+        store.find_each(&requests[..ready_count], &key_of, |request: &T, found: Found<'_>| {
             if responses.is_full() {
                 return ControlFlow::Break(());
             }
-            let status = match found {
-                Found::Answer(response, offset_bytes) => {
-                    let (value, value_offset_bytes) = value_of_response(response, offset_bytes);
+            let status = match (found.value(), found) {
+                (Some((value, value_offset_bytes)), _) => {
                     let row = TypedRow::new(schema, value).ok();
                     let pushed =
                         row.and_then(|row| push_row(projection, &row, value_offset_bytes, &mut data, responses));
                     pushed.unwrap_or_else(|| push_bare(Status::Error, responses))
                 }
-                Found::Missing => push_bare(missing.status(key_of(request).into()), responses),
-                Found::Damaged => match push_error(responses) {
+                (None, Found::Missing) => push_bare(missing.status(key_of(request).into()), responses),
+                (None, _) => match push_error(responses) {
                     Some(status) => status,
                     None => return ControlFlow::Break(()),
                 },

@@ -29,7 +29,7 @@ struct Long<'a> {
 /// How long requests are looked up. Consecutive requests that are looked up in the same way are looked up together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Floor and Ceiling requests for a table of byte keys.
+    /// Floor, Ceiling, and Cover requests for a table of byte keys.
     Neighbors,
     /// Range and Count requests.
     Ranges,

@@ -1,7 +1,7 @@
 //! The native protocol.
 //!
 //! In: bytes that a client sent. Out: responses, and a tally of them. Consecutive 16-byte Get and Exists requests are
-//! looked up together, and so are consecutive Floor and Ceiling requests, consecutive GetColumns requests, consecutive
+//! looked up together, and so are consecutive Floor, Ceiling, and Cover requests, consecutive GetColumns requests, consecutive
 //! Range and Count requests, and other consecutive long requests.
 
 mod about;
@@ -10,6 +10,7 @@ mod long;
 mod ordered;
 mod points;
 mod session;
+mod tracking;
 
 use std::sync::Arc;
 
@@ -23,15 +24,17 @@ use super::table::Generation;
 use super::turns::{Pass, RUN_REQUESTS_MAX, Then};
 use crate::cluster::SlotSet;
 use crate::format::key::Key;
+use crate::format::key_type::KeyType;
 use crate::protocol::native::{Op, OpKind, REQUEST_LEN_BYTES, Request, Status};
-use crate::slots::slot_of;
-use crate::store::Store;
+use crate::slots::slot_of_typed;
+use crate::store::{Lookup, Store};
 use columns::Selection;
 use ordered::push_bare;
 pub use points::answer_requests;
 pub(super) use session::Session;
+use tracking::Tracking;
 
-/// The cost, in steps, of a Floor, a Ceiling, or any long request. For a long request, the steps of reading its bytes
+/// The cost, in steps, of a Floor, a Ceiling, a Cover, or any long request. For a long request, the steps of reading its bytes
 /// are added.
 const ORDERED_STEPS: usize = 8;
 
@@ -46,6 +49,24 @@ struct Batch<'b, M> {
     tally: &'b mut Tally,
 }
 
+/// What earlier requests of a connection determine for its later requests.
+#[derive(Default)]
+struct Setup {
+    selection: Selection,
+    /// The type in the last response to KeyType. `None` if the client has not requested it.
+    key_type: Option<KeyType>,
+    tracking: Tracking,
+}
+
+impl Setup {
+    /// Returns whether the client knows a key type, and the table now has another one. Keys in its requests may then be
+    /// encoded wrongly.
+    #[inline]
+    fn is_of_other_type(&self, generation: &Generation) -> bool {
+        self.key_type.is_some_and(|known| known != generation.store.key_type())
+    }
+}
+
 /// Returns the status that a response is counted as: a redirection counts as an error, as in Redis.
 #[inline(always)]
 fn counted(status: Status) -> Status {
@@ -53,21 +74,22 @@ fn counted(status: Status) -> Status {
 }
 
 /// Answers the complete requests at the start of `input` as long as there is room for responses, and counts the
-/// responses in `tally`. The caller has checked that the requests are permitted. Auth requests are not answered.
+/// responses in `tally`. The caller has checked that the requests are permitted, and that their keys are of the table's
+/// type. Auth requests are not answered.
 fn answer(
     context: &ConnectionContext,
     generation: &Generation,
-    selection: &mut Selection,
+    setup: &mut Setup,
     input: &[u8],
     responses: &mut Responses,
     tally: &mut Tally,
 ) -> Pass {
     match &context.worker.server.settings.source.cluster {
-        None => answer_with(context, generation, Nowhere, selection, input, responses, tally),
+        None => answer_with(context, generation, Nowhere, setup, input, responses, tally),
         Some(node) => {
             let view = PassView::new(node);
-            let slots = view.slots(&generation.slots);
-            answer_with(context, generation, slots, selection, input, responses, tally)
+            let slots = view.slots(generation.store.key_type(), &generation.slots);
+            answer_with(context, generation, slots, setup, input, responses, tally)
         }
     }
 }
@@ -77,11 +99,12 @@ fn answer_with(
     context: &ConnectionContext,
     generation: &Generation,
     missing: impl Missing,
-    selection: &mut Selection,
+    setup: &mut Setup,
     input: &[u8],
     responses: &mut Responses,
     tally: &mut Tally,
 ) -> Pass {
+    let Setup { selection, key_type, tracking } = setup;
     let mut batch = Batch { store: &generation.store, missing, selection, responses, tally };
     let mut taken_bytes = 0;
     loop {
@@ -93,7 +116,14 @@ fn answer_with(
             RunKind::Neighbors => run_of(requests, RunKind::Neighbors, batch.answer_neighbors(requests)),
             RunKind::Columns => run_of(requests, RunKind::Columns, batch.answer_columns(requests)),
             RunKind::Long => batch.answer_long(rest),
-            RunKind::Server => about::answer(context, generation, requests, batch.responses, batch.tally),
+            RunKind::Server => about::answer(
+                context,
+                generation,
+                (&mut *key_type, &mut *tracking),
+                requests,
+                batch.responses,
+                batch.tally,
+            ),
         };
         let Batch { responses, tally, .. } = &mut batch;
         taken_bytes += run_bytes;
@@ -107,7 +137,7 @@ fn answer_with(
             RunEnd::Wait(known) => return Pass { taken_bytes, then: Then::Wait(known) },
             RunEnd::TooLong => {
                 tally.count(None, push_bare(Status::Error, responses));
-                return Pass { taken_bytes: input.len(), then: Then::Close };
+                return Pass { taken_bytes: input.len(), then: Then::Refuse };
             }
         }
     }
@@ -118,7 +148,7 @@ fn answer_with(
 enum RunKind {
     /// Requests that look up one key in the hash index, and requests with an unknown op.
     Points,
-    /// 16-byte Floor and Ceiling requests.
+    /// 16-byte Floor, Ceiling, and Cover requests.
     Neighbors,
     /// 16-byte GetColumns requests.
     Columns,
@@ -194,14 +224,15 @@ impl PassView {
     }
 
     /// Returns the slots whose missing keys no node has. `of_file` has the slots whose rows the file has.
-    fn slots<'v>(&'v self, of_file: &'v SlotSet) -> NodeSlots<'v> {
+    fn slots<'v>(&'v self, key_type: KeyType, of_file: &'v SlotSet) -> NodeSlots<'v> {
         // The rows of a replica are those of its primary, and no client of this protocol needs a primary.
-        NodeSlots { assigned: self.0.served_slots(true), of_file }
+        NodeSlots { key_type, assigned: self.0.served_slots(true), of_file }
     }
 }
 
 #[derive(Clone, Copy)]
 struct NodeSlots<'v> {
+    key_type: KeyType,
     assigned: &'v SlotSet,
     of_file: &'v SlotSet,
 }
@@ -209,7 +240,7 @@ struct NodeSlots<'v> {
 impl Missing for NodeSlots<'_> {
     fn status(self, key: Key<'_>) -> Status {
         // Only missing keys are hashed: a row is the same on every node that has it.
-        let slot = slot_of(key);
+        let slot = slot_of_typed(self.key_type, key);
         if self.assigned.has(slot) && self.of_file.has(slot) { Status::NotFound } else { Status::Moved }
     }
 }

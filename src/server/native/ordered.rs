@@ -1,19 +1,20 @@
-//! Requests that depend on the order of keys: Floor, Ceiling, Range, and Count. The caller has checked that there is
+//! Requests that depend on the order of keys: Floor, Ceiling, Cover, Range, and Count. The caller has checked that there is
 //! room for a response.
 
 use std::ops::{Bound, Range};
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::Lookup;
+use crate::format::form::RecordForm;
 use crate::format::key::{Key, KeyKind};
+use crate::format::record::{ALIGN_BYTES, Record, record_len_bytes};
 use crate::protocol::native::{
     Op, PAGE_HEADER_LEN_BYTES, PAGE_LEN_MAX_BYTES, PAGE_MAX_BYTES, PageHeader, RESPONSE_HEADER_LEN_BYTES, RangeHeader,
     ResponseHeader, Status, range_flags,
 };
 use crate::server::responses::Responses;
 use crate::store::{
-    LookupError, Neighbor, PageLimits, PageRange, Prefetched, RangeEnd, RangeLookup, Side, Store,
+    LookupError, Neighbor, PageLimits, PageRange, Prefetched, RangeEnd, RangeLookup, Side, Store, ValuesPage,
     is_verification_interrupted,
 };
 
@@ -28,8 +29,7 @@ pub(super) fn push_error(responses: &mut Responses) -> Option<Status> {
     (!is_verification_interrupted()).then(|| push_bare(Status::Error, responses))
 }
 
-/// Appends the response to a Floor or a Ceiling: the row at the key, or otherwise the nearest row below the key (Floor)
-/// or above it (Ceiling), which the caller has looked up.
+/// Appends the response to a Floor, a Ceiling, or a Cover: a row, which the caller has looked up.
 pub(super) fn push_neighbor(
     store: &Store,
     neighbor: Result<Neighbor<'_>, LookupError>,
@@ -37,6 +37,12 @@ pub(super) fn push_neighbor(
 ) -> Option<Status> {
     let page = match neighbor {
         Ok(None) => return Some(push_bare(Status::NotFound, responses)),
+        Ok(Some((record, offset_bytes))) if store.is_compact() => {
+            let len_bytes = record_len_bytes(store.record_form(), record.row_key(), record.value().len(), ALIGN_BYTES);
+            push_page_header(1, len_bytes, false, responses);
+            push_row(&record, offset_bytes, responses);
+            return Some(Status::Ok);
+        }
         Ok(Some((record, start_bytes))) => {
             let end_bytes = start_bytes + record.len_bytes(store.record_align_bytes()) as u64;
             PageRange { offset_bytes: start_bytes..end_bytes, row_count: 1, more: false }
@@ -50,9 +56,9 @@ pub(super) fn push_neighbor(
     }
 }
 
-/// Returns the side of a key on which the row of a Floor or a Ceiling is.
+/// Returns the side of a key on which the row of a Floor, a Ceiling, or a Cover is.
 pub(super) fn side(op: Op) -> Side {
-    if op == Op::Floor { Side::After } else { Side::Before }
+    if op == Op::Ceiling { Side::Before } else { Side::After }
 }
 
 #[derive(Clone, Copy)]
@@ -115,6 +121,13 @@ impl<'b> RangeRequest<'b> {
         }
         let PageLimits { rows_max, len_max_bytes } = self.limits();
         let is_backward = self.lookup.prefetched == Prefetched::Last;
+        if store.is_compact() {
+            let rows = store.rows_with_numbers(rows).ok();
+            return match rows.and_then(|rows| rows.page_of_values(is_backward, rows_max, len_max_bytes)) {
+                Some(page) => push_page_of_values(store, &page, responses),
+                None => push_error(responses),
+            };
+        }
         let page = store.rows_with_numbers(rows).ok().and_then(|rows| rows.page(is_backward, rows_max, len_max_bytes));
         match page {
             Some(page) => push_page(store, &page, responses),
@@ -145,6 +158,43 @@ fn push_page(store: &Store, page: &PageRange, responses: &mut Responses) -> Opti
     }
 }
 
+/// Appends a page of rows of a table with the compact layout, which does not store the records that clients receive.
+fn push_page_of_values(store: &Store, page: &ValuesPage, responses: &mut Responses) -> Option<Status> {
+    let before = responses.end();
+    push_page_header(page.rows.len(), page.len_bytes, page.more, responses);
+    for row in page.rows.clone() {
+        let Some((record, offset_bytes)) = store.record_with_number(row) else {
+            responses.truncate(&before);
+            return push_error(responses);
+        };
+        push_row(&record, offset_bytes, responses);
+    }
+    Some(Status::Ok)
+}
+
+/// Appends the headers of a page of rows of a table with the compact layout. `len_bytes` is the length of the records.
+fn push_page_header(row_count: usize, len_bytes: usize, more: bool, responses: &mut Responses) {
+    let header = PageHeader {
+        row_count: (row_count as u32).into(),
+        record_form: RecordForm::from(KeyKind::U64).code(),
+        align_bits: ALIGN_BYTES.trailing_zeros() as u8,
+        more: u16::from(more).into(),
+    };
+    responses.push(ResponseHeader::of_page(PAGE_HEADER_LEN_BYTES + len_bytes).as_bytes());
+    responses.push(header.as_bytes());
+}
+
+/// Appends a row of a table with the compact layout as a record. The value is at an offset of the records section.
+fn push_row(record: &Record<'_>, offset_bytes: u64, responses: &mut Responses) {
+    let (value, key) = (record.value(), record.key().as_u64().unwrap_or_default());
+    responses.push(&key.to_le_bytes());
+    // A value of the table has a length that a response can carry.
+    responses.push(&(value.len() as u64).to_be_bytes());
+    responses.push_stored(value, offset_bytes);
+    let zeros = [0; ALIGN_BYTES];
+    responses.push(&zeros[..value.len().next_multiple_of(ALIGN_BYTES) - value.len()]);
+}
+
 /// Returns the records of a page. Returns `None` only for a file that was changed since it was opened.
 #[inline(always)]
 fn rows_of_page<'s>(store: &'s Store, page: &PageRange) -> Option<&'s [u8]> {
@@ -157,7 +207,7 @@ fn rows_of_page<'s>(store: &'s Store, page: &PageRange) -> Option<&'s [u8]> {
 fn push_rows(store: &Store, page: &PageRange, rows: &[u8], responses: &mut Responses) -> Status {
     let page_header = PageHeader {
         row_count: (page.row_count as u32).into(),
-        key_kind: store.key_kind() as u8,
+        record_form: store.record_form().code(),
         align_bits: store.record_align_bytes().trailing_zeros() as u8,
         more: u16::from(page.more).into(),
     };

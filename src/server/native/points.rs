@@ -6,8 +6,9 @@ use super::columns::Selection;
 use super::ordered::{push_bare, push_neighbor, side};
 use super::{Batch, Missing, Nowhere, ORDERED_STEPS, RunKind, counted};
 use crate::Lookup;
-use crate::format::key::{Key, KeyKind, LookupKey};
-use crate::protocol::native::{Op, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
+use crate::format::key::{Key, KeyKind};
+use crate::format::lookup_key::LookupKey;
+use crate::protocol::native::{Op, OpKind, RESPONSE_HEADER_LEN_BYTES, Request, ResponseHeader, Status};
 use crate::server::responses::{Appender, Responses};
 use crate::server::stats::Tally;
 use crate::server::turns::{RUN_REQUESTS_MAX, Steps};
@@ -41,23 +42,23 @@ impl<M: Missing> Batch<'_, M> {
         count
     }
 
-    /// Appends the responses to 16-byte Floor and Ceiling requests. Stops at the first request with another op, or when
+    /// Appends the responses to 16-byte Floor, Ceiling, and Cover requests. Stops at the first request with another op, or when
     /// there is no room for a response. Returns the number of answered requests.
     pub(super) fn answer_neighbors(&mut self, requests: &[Request]) -> usize {
         let requests = match self.requests_for_numbers(requests) {
             Ok(requests) => requests,
             Err(refused) => return refused,
         };
-        let is_neighbor =
-            |request: &&Request| matches!(Op::from_code(request.op_code()), Some(Op::Floor | Op::Ceiling));
-        let op = |i: usize| if requests[i].op_code() == Op::Floor as u32 { Op::Floor } else { Op::Ceiling };
+        let op_of = |request: &Request| Op::from_code(request.op_code()).filter(|op| op.kind() == OpKind::Neighbor);
+        let is_neighbor = |request: &&Request| op_of(request).is_some();
+        let op = |i: usize| op_of(&requests[i]).unwrap_or(Op::Floor);
         let run_count = requests.iter().take_while(is_neighbor).count();
         let count = self.push_neighbors(run_count, |i| (requests[i].key(), op(i)));
         self.responses.steps().add(ORDERED_STEPS * count);
         count
     }
 
-    /// Appends the responses to `count` requests for the floor or the ceiling of a key. Returns the number of answered
+    /// Appends the responses to `count` requests for the floor, the ceiling, or the range of a key. Returns the number of answered
     /// requests.
     #[inline(always)]
     pub(super) fn push_neighbors<'k, K: LookupKey + Into<Key<'k>>>(
@@ -79,8 +80,10 @@ impl<M: Missing> Batch<'_, M> {
             if responses.is_full() || answered_count > 0 && responses.steps().is_time_over() {
                 return ControlFlow::Break(());
             }
+            let (key, op) = request(i);
+            let neighbor = if op == Op::Cover { store.range_at_floor(neighbor, key.into()) } else { neighbor };
             let Some(status) = push_neighbor(store, neighbor, responses) else { return ControlFlow::Break(()) };
-            tally.count(Some(request(i).1), status);
+            tally.count(Some(op), status);
             answered_count += 1;
             responses.steps().continue_after(answered_count)
         });
@@ -177,7 +180,11 @@ pub(super) fn push_found(
         Found::Answer(response, offset_bytes) if op_code == Op::Get as u32 => {
             return appender.push_stored(response, offset_bytes);
         }
-        Found::Answer(..) => Some(Status::Ok),
+        Found::Value(value, offset_bytes) if op_code == Op::Get as u32 => {
+            let header: [u8; RESPONSE_HEADER_LEN_BYTES] = zerocopy::transmute!(ResponseHeader::of_value(value.len())?);
+            return appender.push_headed(&header, value, offset_bytes);
+        }
+        Found::Answer(..) | Found::Value(..) => Some(Status::Ok),
         Found::Missing => Some(missing()),
         Found::Damaged => None,
     };

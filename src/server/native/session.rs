@@ -5,11 +5,13 @@
 //! before its key is looked up.
 
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 
-use super::columns::Selection;
-use super::ordered::push_bare;
-use super::{answer, whole_requests};
-use crate::format::key::KeyKind;
+use super::ordered::{RangeRequest, push_bare};
+use super::{Setup, answer, whole_requests};
+use crate::Lookup;
+use crate::format::key::{Key, KeyKind};
+use crate::format::key_type::KeyType;
 use crate::protocol::native::{
     LONG_BODY_MAX_BYTES, LONG_HEADER_LEN_BYTES, Op, OpKind, OpNeeds, REQUEST_LEN_BYTES, Request, Status, long_len_bytes,
 };
@@ -20,6 +22,7 @@ use crate::server::stats::Tally;
 use crate::server::table::Generation;
 use crate::server::turns::{Pass, Then};
 use crate::server::users::{Access, Attempts, Denied, LoginFailed};
+use crate::store::{RangeEnd, Side};
 
 /// The maximum number of requests whose permissions are checked before the first of them is answered.
 const CHECKED_MAX: usize = 256;
@@ -31,7 +34,7 @@ const LOGIN_CODE: [u8; 4] = Op::Auth.long_code().to_be_bytes();
 pub(in crate::server) struct Session {
     access: Access,
     attempts: Attempts,
-    selection: Selection,
+    setup: Setup,
 }
 
 /// What the input begins with.
@@ -60,16 +63,35 @@ impl Session {
 
     pub(in crate::server) fn new(context: &ConnectionContext) -> Session {
         let access = Access::new(&context.worker.server.users, context.peer.is_unix());
-        Session { access, attempts: Attempts::default(), selection: Selection::default() }
+        Session { access, attempts: Attempts::default(), setup: Setup::default() }
     }
 
     /// Returns the approximate number of bytes that the session has allocated.
     pub(in crate::server) fn held_bytes(&self) -> usize {
-        self.selection.held_bytes()
+        self.setup.selection.held_bytes()
     }
 
     pub(in crate::server) fn access(&self) -> &Access {
         &self.access
+    }
+
+    /// Returns whether a notice is due, although the client has sent no request. Afterward, `waker` is woken when the next
+    /// one is due.
+    #[inline]
+    pub(in crate::server) fn has_notice(
+        &mut self,
+        context: &ConnectionContext,
+        generation: &Generation,
+        waker: &Waker,
+    ) -> bool {
+        let tracking = &mut self.setup.tracking;
+        tracking.is_on() && tracking.has_notice(context, generation, &self.access, waker)
+    }
+
+    /// Records that the responses of the last pass are sent.
+    #[inline]
+    pub(in crate::server) fn commit(&mut self) {
+        self.setup.tracking.commit();
     }
 
     /// Answers the complete requests at the start of `input` as long as there is room for responses, and counts the
@@ -82,11 +104,15 @@ impl Session {
         responses: &mut Responses,
         tally: &mut Tally,
     ) -> Pass {
+        if self.setup.tracking.is_on() {
+            self.setup.tracking.push_notice(context, generation, &self.access, responses);
+        }
         if input.starts_with(&LOGIN_CODE) {
             return self.log_in(context, input, responses, tally);
         }
+        self.setup.tracking.user_number = self.access.user_number();
         if self.access.is_unrestricted(&context.worker.server.users) {
-            return answer(context, generation, &mut self.selection, input, responses, tally);
+            return self.answer_of_type(context, generation, input, responses, tally);
         }
         self.answer_permitted(context, generation, input, responses, tally)
     }
@@ -107,20 +133,20 @@ impl Session {
             return Pass { taken_bytes: input.len(), then: Then::Close };
         }
         if self.access.is_unrestricted(&server.users) {
-            return answer(context, generation, &mut self.selection, input, responses, tally);
+            return self.answer_of_type(context, generation, input, responses, tally);
         }
         let mut taken_bytes = 0;
         loop {
             let rest = &input[taken_bytes..];
-            let permitted_bytes = self.permitted_bytes(rest, responses);
+            let permitted_bytes = self.permitted_bytes(generation.store.key_type(), rest, responses);
             let permitted = &rest[..permitted_bytes];
-            let pass = answer(context, generation, &mut self.selection, permitted, responses, tally);
+            let pass = self.answer_of_type(context, generation, permitted, responses, tally);
             taken_bytes += pass.taken_bytes;
             if pass.then != Then::Read || pass.taken_bytes < permitted_bytes || taken_bytes == input.len() {
                 return Pass { taken_bytes, then: pass.then };
             }
             let (denied, op, len_bytes) = match next(&input[taken_bytes..]) {
-                Next::Complete { op, key, len_bytes } => match self.check(op, &key) {
+                Next::Complete { op, key, len_bytes } => match self.check(generation.store.key_type(), op, &key) {
                     Err(denied) => (denied, op, len_bytes),
                     // The limit on checked requests was reached.
                     Ok(()) => continue,
@@ -141,14 +167,71 @@ impl Session {
         }
     }
 
+    /// Answers requests that are permitted. Keys are looked up only if the client knows the type of the table's keys.
+    #[inline]
+    fn answer_of_type(
+        &mut self,
+        context: &ConnectionContext,
+        generation: &Generation,
+        input: &[u8],
+        responses: &mut Responses,
+        tally: &mut Tally,
+    ) -> Pass {
+        if self.setup.is_of_other_type(generation) {
+            return self.answer_of_other_type(context, generation, input, responses, tally);
+        }
+        answer(context, generation, &mut self.setup, input, responses, tally)
+    }
+
+    /// Answers requests, and looks no key up before a KeyType. Until then, the client encodes keys for the type of an
+    /// older table, so a lookup could find a wrong row, or miss one.
+    #[cold]
+    fn answer_of_other_type(
+        &mut self,
+        context: &ConnectionContext,
+        generation: &Generation,
+        input: &[u8],
+        responses: &mut Responses,
+        tally: &mut Tally,
+    ) -> Pass {
+        let mut taken_bytes = 0;
+        loop {
+            let rest = &input[taken_bytes..];
+            let without_keys = &rest[..len_bytes_without_keys(rest)];
+            let pass = answer(context, generation, &mut self.setup, without_keys, responses, tally);
+            taken_bytes += pass.taken_bytes;
+            if pass.then != Then::Read || pass.taken_bytes < without_keys.len() || taken_bytes == input.len() {
+                return Pass { taken_bytes, then: pass.then };
+            }
+            let rest = &input[taken_bytes..];
+            if !self.setup.is_of_other_type(generation) {
+                let pass = answer(context, generation, &mut self.setup, rest, responses, tally);
+                return Pass { taken_bytes: taken_bytes + pass.taken_bytes, then: pass.then };
+            }
+            let Next::Complete { op, len_bytes, .. } = next(rest) else { continue };
+            if responses.is_full() {
+                return Pass { taken_bytes, then: Then::Answer };
+            }
+            if responses.steps().is_pass_over() {
+                return Pass { taken_bytes, then: Then::Yield };
+            }
+            push_bare(Status::KeyTypeChanged, responses);
+            responses.steps().add(CHECK_STEPS);
+            tally.count(op, Status::Error);
+            taken_bytes += len_bytes;
+        }
+    }
+
     /// Returns the length in bytes of the permitted requests at the start of `input`, before the first login or request
     /// that is not permitted. Checks at most [`CHECKED_MAX`] requests. An incomplete request counts as permitted,
     /// because it is not answered yet.
-    fn permitted_bytes(&self, input: &[u8], responses: &mut Responses) -> usize {
+    fn permitted_bytes(&self, key_type: KeyType, input: &[u8], responses: &mut Responses) -> usize {
         let mut permitted_bytes = 0;
         for _ in 0..CHECKED_MAX {
             match next(&input[permitted_bytes..]) {
-                Next::Complete { op, key, len_bytes } if self.check(op, &key).is_ok() => permitted_bytes += len_bytes,
+                Next::Complete { op, key, len_bytes } if self.check(key_type, op, &key).is_ok() => {
+                    permitted_bytes += len_bytes;
+                }
                 Next::Complete { .. } | Next::Login => return permitted_bytes,
                 Next::Rest => return input.len(),
             }
@@ -157,7 +240,7 @@ impl Session {
         permitted_bytes
     }
 
-    fn check(&self, op: Option<Op>, key: &RequestKey<'_>) -> Result<(), Denied> {
+    fn check(&self, key_type: KeyType, op: Option<Op>, key: &RequestKey<'_>) -> Result<(), Denied> {
         if !self.access.is_authenticated() {
             return Err(Denied::Unauthenticated);
         }
@@ -172,14 +255,21 @@ impl Session {
         self.access.check_permission(command)?;
         let is_permitted = match keys {
             KeysNeeded::None => true,
-            KeysNeeded::Named => match key {
-                RequestKey::Number(key) => {
-                    self.access.permits_key(KeyKind::U64, itoa::Buffer::new().format(*key).as_bytes())
-                }
-                RequestKey::Bytes(key) => self.access.permits_key(KeyKind::Bytes, key),
-            },
+            KeysNeeded::Named => {
+                let key = match key {
+                    RequestKey::Number(key) => Key::U64(*key),
+                    RequestKey::Bytes(key) => Key::Bytes(key),
+                };
+                self.access.permits_stored_key(key_type, key)
+            }
             KeysNeeded::Some => self.access.permits_some_key(),
-            KeysNeeded::Prefix | KeysNeeded::All => self.access.permits_all_keys(),
+            KeysNeeded::Prefix if self.access.permits_all_keys() => true,
+            KeysNeeded::Prefix => match key {
+                RequestKey::Number(_) => false,
+                // Patterns apply to the written form, whose order is that of the stored keys only for bytes.
+                RequestKey::Bytes(body) => key_type == KeyType::BYTES && is_range_permitted(&self.access, op, body),
+            },
+            KeysNeeded::All => self.access.permits_all_keys(),
         };
         if is_permitted { Ok(()) } else { Err(Denied::Keys) }
     }
@@ -197,7 +287,7 @@ impl Session {
         if body_len_bytes > LONG_BODY_MAX_BYTES {
             push_bare(Status::Error, responses);
             tally.count(None, Status::Error);
-            return Pass { taken_bytes: input.len(), then: Then::Close };
+            return Pass { taken_bytes: input.len(), then: Then::Refuse };
         }
         let len_bytes = long_len_bytes(body_len_bytes);
         let Some(request) = input.get(..len_bytes) else { return Pass { taken_bytes: 0, then: Then::Read } };
@@ -238,6 +328,36 @@ fn next(input: &[u8]) -> Next<'_> {
     let Some(request) = input.get(..len_bytes) else { return Next::Rest };
     let key = RequestKey::Bytes(&request[LONG_HEADER_LEN_BYTES..LONG_HEADER_LEN_BYTES + body_len_bytes]);
     Next::Complete { op: Op::from_long_code(code).filter(|op| op.kind() != OpKind::Login), key, len_bytes }
+}
+
+/// Returns the length in bytes of the requests at the start of `input` before the first request with keys, and up to the
+/// first KeyType.
+fn len_bytes_without_keys(input: &[u8]) -> usize {
+    let mut len_bytes = 0;
+    loop {
+        match next(&input[len_bytes..]) {
+            Next::Complete { op: Some(op), .. } if op.has_keys() => return len_bytes,
+            Next::Complete { op, len_bytes: next_len_bytes, .. } => {
+                len_bytes += next_len_bytes;
+                if op == Some(Op::KeyType) {
+                    return len_bytes;
+                }
+            }
+            Next::Login | Next::Rest => return input.len(),
+        }
+    }
+}
+
+/// Returns whether a user may use all keys that a Range or a Count reads, because they begin with a permitted prefix.
+/// Numbers with the same first digits are not a range.
+fn is_range_permitted(access: &Access, op: Op, body: &[u8]) -> bool {
+    let range = RangeRequest::parse(KeyKind::Bytes, op, body).map(|range| (range.lookup.start, range.lookup.end));
+    match range {
+        Some((RangeEnd::Beside(Key::Bytes(start), _), RangeEnd::Beside(Key::Bytes(end), side))) => {
+            access.permits_range(start, end, side == Side::Before)
+        }
+        _ => false,
+    }
 }
 
 fn status_of(denied: Denied) -> Status {

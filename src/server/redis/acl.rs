@@ -8,11 +8,11 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::keys::quoted;
+use super::keys::{key_steps, quoted};
 use super::work::{Outcome, UserList, Work, WorkStep};
 use super::{Out, Replied, Session};
 use crate::Lookup;
-use crate::format::key::KeyKind;
+use crate::format::key_type::KeyType;
 use crate::protocol::resp::commands::{
     ARGS_MAX_AT_ONCE, COMMANDS, Id, KeysNeeded, Refusal, Spec, all_commands, find, find_subcommand, resolve, write_name,
 };
@@ -109,7 +109,7 @@ impl Session {
     /// Replies to ACL DRYRUN: whether a user may execute a command.
     pub(super) fn dry_run(
         &self,
-        kind: KeyKind,
+        key_type: KeyType,
         mut args: Args<'_>,
         command: &Command<'_>,
         out: &mut Out<'_>,
@@ -132,7 +132,7 @@ impl Session {
             out.bulk(format!("This user has no permissions to run the '{}' command", spec.name).as_bytes());
             return Ok(());
         }
-        match check_keys(&access, kind, spec, first, arg_count) {
+        match check_keys(&access, key_type, spec, first, arg_count) {
             Ok(()) => out.ok(),
             Err(Some(key)) => {
                 out.bulk(&[b"This user has no permissions to access the '", key, b"' key"].concat());
@@ -145,8 +145,6 @@ impl Session {
 
 /// The maximum length of an incomplete command from a client that must log in and has not done so yet.
 const UNAUTHENTICATED_MAX_BYTES: usize = 32 << 10;
-/// The cost of checking whether a key is permitted, in steps.
-const CHECK_STEPS: usize = 1;
 
 impl Session {
     /// Updates the session's permissions if the users have changed. Returns false if the connection must end, because
@@ -188,7 +186,7 @@ impl Session {
     /// Checks whether a command is permitted. If the command can have many keys, returns the work that checks them.
     pub(super) fn check(
         &self,
-        kind: KeyKind,
+        key_type: KeyType,
         spec: &Spec,
         command: &Command<'_>,
         out: &mut Out<'_>,
@@ -202,8 +200,8 @@ impl Session {
             args.nth(spec.keys.first as usize - 1);
             return Ok(Some(Work::CheckAccess { next_arg: args.offset_bytes() }));
         }
-        out.sink().steps().add(CHECK_STEPS * command.arg_count());
-        let checked = check_keys(&self.access, kind, spec, command.args(), command.arg_count());
+        out.sink().steps().add(key_steps(key_type) * command.arg_count());
+        let checked = check_keys(&self.access, key_type, spec, command.args(), command.arg_count());
         checked.map(|()| None).map_err(|_| Denied::Keys)
     }
 
@@ -216,12 +214,12 @@ impl Session {
         out: &mut Out<'_>,
     ) -> WorkStep {
         let Work::CheckAccess { next_arg } = work else { return WorkStep::Done };
-        let (kind, mut args) = (generation.store.key_kind(), command.args_from(*next_arg));
+        let (key_type, mut args) = (generation.store.key_type(), command.args_from(*next_arg));
         let mut is_permitted = true;
         while let Some(key) = args.next().filter(|_| is_permitted) {
-            is_permitted = self.access.permits_key(kind, key);
+            is_permitted = self.access.permits_key(key_type, key);
             let steps = out.sink().steps();
-            steps.add(CHECK_STEPS);
+            steps.add(key_steps(key_type));
             steps.add_bytes(key.len());
             if steps.is_pass_over() && is_permitted {
                 *next_arg = args.offset_bytes();
@@ -289,7 +287,7 @@ impl Session {
 /// The first key that is not permitted, or `None` if the command needs access to keys that its arguments do not name.
 pub(super) fn check_keys<'a>(
     access: &Access,
-    kind: KeyKind,
+    key_type: KeyType,
     spec: &Spec,
     mut args: Args<'a>,
     arg_count: usize,
@@ -302,12 +300,12 @@ pub(super) fn check_keys<'a>(
         KeysNeeded::Some => Err(None),
         KeysNeeded::Prefix => {
             let (by, prefix) = (args.nth(1).unwrap_or_default(), args.next().unwrap_or_default());
-            if Span::is_prefix(by) && access.permits_prefix(prefix) { Ok(()) } else { Err(None) }
+            if Span::is_prefix(by) && access.permits_prefix(key_type, prefix) { Ok(()) } else { Err(None) }
         }
         KeysNeeded::Named => {
             let positions = spec.key_positions(arg_count);
             let mut keys = args.take(positions.end).skip(positions.start);
-            keys.find(|key| !access.permits_key(kind, key)).map_or(Ok(()), |key| Err(Some(key)))
+            keys.find(|key| !access.permits_key(key_type, key)).map_or(Ok(()), |key| Err(Some(key)))
         }
     }
 }

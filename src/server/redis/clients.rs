@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -14,6 +14,7 @@ use tracing::info;
 
 use super::keys::quoted;
 use super::monitor::Monitors;
+use super::tracking::SharedTracking;
 use super::work::{Filters, Kill, Killing, List, Listed, LongListPermit, Outcome, Unsent, Work, WorkStep};
 use super::{Out, Replied, SYNTAX};
 use crate::counted::counted;
@@ -54,6 +55,8 @@ pub(in crate::server) struct Clients {
     /// Limits the log lines about CLIENT KILL.
     pub(super) kill_log: LogLimit,
     pub(super) monitors: Monitors,
+    /// The number of clients that track keys for a cache.
+    tracking: AtomicU64,
 }
 
 impl Clients {
@@ -72,6 +75,8 @@ impl Clients {
             queued: AtomicI64::new(NOT_QUEUEING),
             names: Mutex::default(),
             user: Mutex::new(user),
+            subscriptions: Default::default(),
+            tracking: SharedTracking::default(),
         });
         self.connected().insert(id, Arc::clone(&client));
         client
@@ -91,6 +96,22 @@ impl Clients {
 
     pub(in crate::server) fn count(&self) -> usize {
         self.connected().len()
+    }
+
+    pub(super) fn get(&self, id: i64) -> Option<Arc<RedisClient>> {
+        self.connected().get(&u64::try_from(id).ok()?).map(Arc::clone)
+    }
+
+    /// Counts a client that begins or ends to track keys.
+    pub(super) fn count_tracking(&self, is_on: bool) {
+        match is_on {
+            true => self.tracking.fetch_add(1, Ordering::Relaxed),
+            false => self.tracking.fetch_sub(1, Ordering::Relaxed),
+        };
+    }
+
+    pub(super) fn tracking_count(&self) -> u64 {
+        self.tracking.load(Ordering::Relaxed)
     }
 
     fn connected(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<RedisClient>>> {
@@ -114,6 +135,9 @@ pub(super) struct RedisClient {
     queued: AtomicI64,
     names: Mutex<Names>,
     user: Mutex<String>,
+    /// The numbers of channels, patterns, and shard channels that the client has subscribed to.
+    subscriptions: [AtomicUsize; 3],
+    tracking: SharedTracking,
 }
 
 /// The names that a client sets with CLIENT SETNAME and CLIENT SETINFO.
@@ -166,6 +190,28 @@ impl RedisClient {
         self.queued.store(queued, Ordering::Relaxed);
     }
 
+    pub(super) fn set_subscriptions(&self, counts: [usize; 3]) {
+        self.subscriptions.iter().zip(counts).for_each(|(count, new)| count.store(new, Ordering::Relaxed));
+    }
+
+    fn subscription_counts(&self) -> [usize; 3] {
+        self.subscriptions.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    fn is_subscriber(&self) -> bool {
+        self.subscription_counts() != [0; 3]
+    }
+
+    #[inline]
+    pub(super) fn tracking(&self) -> &SharedTracking {
+        &self.tracking
+    }
+
+    /// Wakes the task of the connection.
+    pub(super) fn wake(&self) {
+        self.activity.wake();
+    }
+
     /// Disconnects the client. Returns false if its connection has ended or is already being disconnected.
     pub(super) fn disconnect(&self) -> bool {
         self.registry.disconnect_one(&self.activity)
@@ -191,13 +237,18 @@ impl RedisClient {
 
     /// Returns the client's flags in CLIENT LIST.
     fn flags(&self) -> String {
-        let flags = [
-            (self.is_monitor.load(Ordering::Relaxed), 'O'),
-            (self.queued.load(Ordering::Relaxed) != NOT_QUEUEING, 'x'),
-            (self.activity.peer.is_unix(), 'U'),
-            (self.reads_replicas.load(Ordering::Relaxed), 'r'),
-        ];
-        let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).collect();
+        let letters = |flags: &[(bool, &str)]| -> String {
+            flags.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| *letter).collect()
+        };
+        let tracking = self.tracking.letters();
+        let flags = letters(&[
+            (self.is_monitor.load(Ordering::Relaxed), "O"),
+            (self.is_subscriber(), "P"),
+            (self.queued.load(Ordering::Relaxed) != NOT_QUEUEING, "x"),
+            (true, &tracking),
+            (self.activity.peer.is_unix(), "U"),
+            (self.reads_replicas.load(Ordering::Relaxed), "r"),
+        ]);
         if flags.is_empty() { "N".to_owned() } else { flags }
     }
 
@@ -220,16 +271,17 @@ impl RedisClient {
         let idle_s = age_s.saturating_sub(self.active_after_s.load(Ordering::Relaxed));
         let resp = if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 };
         let (names, user) = (self.names(), unpoisoned(&self.user));
+        let ([channels, patterns, shard_channels], redirect) = (self.subscription_counts(), self.tracking.redirect());
         let command = command_name(self.command.load(Ordering::Relaxed));
         let Names { name, lib_name, lib_ver } = &*names;
         // Unknown values are 0, because clients expect all fields of Redis, and fail if one is missing. Writing to a
         // string cannot fail.
         let _ = writeln!(
             line,
-            "id={} addr={peer} laddr={local} fd=0 name={name} age={age_s} idle={idle_s} flags={flags} db=0 sub=0 \
-             psub=0 ssub=0 multi={queued} qbuf={input_bytes} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 \
+            "id={} addr={peer} laddr={local} fd=0 name={name} age={age_s} idle={idle_s} flags={flags} db=0 \
+             sub={channels} psub={patterns} ssub={shard_channels} multi={queued} qbuf={input_bytes} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 \
              obl={output_bytes} oll=0 omem=0 tot-mem={held_bytes} \
-             events=r cmd={command} user={user} redir=-1 resp={resp} lib-name={lib_name} lib-ver={lib_ver}",
+             events=r cmd={command} user={user} redir={redirect} resp={resp} lib-name={lib_name} lib-ver={lib_ver}",
             self.id
         );
     }
@@ -300,8 +352,9 @@ impl Listed {
         }
         match (args.next(), args.next()) {
             (Some(kind), None) if option.eq_ignore_ascii_case(b"TYPE") => match kind.to_ascii_lowercase().as_slice() {
-                b"normal" => Ok(Listed::All),
-                b"master" | b"replica" | b"slave" | b"pubsub" => Ok(Listed::None),
+                b"normal" => Ok(Listed::Subscribers(false)),
+                b"pubsub" => Ok(Listed::Subscribers(true)),
+                b"master" | b"replica" | b"slave" => Ok(Listed::None),
                 _ => Err(format!("ERR Unknown client type {}", quoted(kind))),
             },
             _ => Err(SYNTAX.to_owned()),
@@ -312,6 +365,7 @@ impl Listed {
         match self {
             Listed::All => true,
             Listed::None => false,
+            Listed::Subscribers(are_listed) => client.is_subscriber() == *are_listed,
             Listed::Ids(ids) => ids.binary_search(&(client.id as i64)).is_ok(),
         }
     }
@@ -404,8 +458,9 @@ impl Filters {
                     filters.id = Some(id.ok_or("ERR client-id should be greater than 0")?);
                 }
                 b"TYPE" => match value.to_ascii_lowercase().as_slice() {
-                    b"normal" => {}
-                    b"master" | b"replica" | b"slave" | b"pubsub" => filters.is_none = true,
+                    b"normal" => filters.is_subscriber = Some(false),
+                    b"pubsub" => filters.is_subscriber = Some(true),
+                    b"master" | b"replica" | b"slave" => filters.is_none = true,
                     _ => return Err(format!("ERR Unknown client type {}", quoted(value))),
                 },
                 b"ADDR" => filters.address = Some(value.to_vec()),
@@ -441,6 +496,7 @@ impl Filters {
         };
         !self.is_none
             && self.id.is_none_or(|id| id == client.id())
+            && self.is_subscriber.is_none_or(|is_subscriber| is_subscriber == client.is_subscriber())
             && self.user.as_ref().is_none_or(|user| client.is_user(user))
             && self.older_than_s.is_none_or(|age_s| client.age_s() > age_s)
             && is_address(&self.address, &|| client.address(&server.settings))

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::clients::NOT_QUEUEING;
-use super::keys::{SlotOfKeys, is_padded};
+use super::keys::{SlotOfKeys, is_padded, key_steps, slot_of_text};
 use super::keyspace::begin_slot;
 use super::runs::Routing;
 use super::strings::next;
@@ -18,12 +18,13 @@ use super::{NOT_AN_INTEGER, Out, Replied, Session};
 use crate::Lookup;
 use crate::cluster::SlotSet;
 use crate::format::key::{Key, KeyKind};
+use crate::format::key_type::KeyType;
 use crate::protocol::resp::commands::{ARGS_MAX_AT_ONCE, Id, KeysNeeded, Spec, resolve};
 use crate::protocol::resp::{Args, Command, Version, integer};
 use crate::server::cluster::{ClusterNode, View};
 use crate::server::responses::Responses;
 use crate::server::table::Generation;
-use crate::slots::{SLOT_COUNT, slot_of};
+use crate::slots::{SLOT_COUNT, slot_of, slot_of_typed};
 
 /// The error for commands that only a node of a cluster executes.
 const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
@@ -31,6 +32,7 @@ const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 impl Session {
     pub(super) fn execute_about_cluster(
         &mut self,
+        generation: &Generation,
         spec: &Spec,
         mut args: Args<'_>,
         out: &mut Out<'_>,
@@ -49,9 +51,11 @@ impl Session {
             Id::ClusterSlots => push_rendered(view.slots_reply(out.version()), out),
             Id::ClusterShards => push_rendered(view.shards_reply(out.version()), out),
             Id::ClusterNodes => push_rendered(view.nodes_reply(out.version()), out),
-            Id::ClusterInfo => out.verbatim(view.info_text()),
+            Id::ClusterInfo => out.verbatim(&view.info_text(&generation.slots)),
             Id::ClusterMyId => out.bulk(cluster.node().id().as_bytes()),
-            Id::ClusterKeySlot => out.integer(slot_of(next(&mut args).into()).into()),
+            Id::ClusterKeySlot => {
+                out.integer(slot_of_text(generation.store.key_type(), next(&mut args)).into());
+            }
             Id::ClusterReplicas => {
                 let reply = view.replicas_reply(next(&mut args))?;
                 out.sink().steps().add(view.node_count());
@@ -119,9 +123,6 @@ fn valid_slot(slot: i64) -> Option<u16> {
     u16::try_from(slot).ok().filter(|slot| *slot < SLOT_COUNT)
 }
 
-/// The cost, in steps, of hashing a key. The cost of its bytes comes on top.
-const HASH_STEPS: usize = 1;
-
 const NOT_SERVED: &str = "CLUSTERDOWN Hash slot not served";
 
 /// The slots that a node serves for a connection.
@@ -134,6 +135,7 @@ pub(super) struct Route<'r> {
     of_file: &'r SlotSet,
     /// Whether the file has only rows of assigned slots.
     is_exact: bool,
+    key_type: KeyType,
 }
 
 impl Routing for Route<'_> {
@@ -142,12 +144,16 @@ impl Routing for Route<'_> {
         !(kind == KeyKind::U64 && is_padded(text)) && (self.is_exact || self.serves_key(text))
     }
 
+    fn admits_stored(self, key: Key<'_>) -> bool {
+        self.is_exact || self.serves(slot_of_typed(self.key_type, key))
+    }
+
     /// Not inlined, so that the loop over found values can use all registers.
     #[inline(never)]
     fn refuse_missing(self, key: Key<'_>, version: Version, responses: &mut Responses) -> bool {
         // The slot of a found key is not computed here: `admits` has checked it, or the file has only rows of served
         // slots.
-        let slot = slot_of(key);
+        let slot = slot_of_typed(self.key_type, key);
         let is_refused = !self.serves(slot);
         if is_refused {
             Out::new(responses, version).error(self.refuse(slot).unwrap_or_default());
@@ -219,7 +225,13 @@ impl ClusterSession {
             self.derived_from = derived_from;
             self.is_exact = generation.slots.is_subset(assigned);
         }
-        Route { view: &self.view, assigned, of_file: &generation.slots, is_exact: self.is_exact }
+        Route {
+            view: &self.view,
+            assigned,
+            of_file: &generation.slots,
+            is_exact: self.is_exact,
+            key_type: generation.store.key_type(),
+        }
     }
 }
 
@@ -262,9 +274,9 @@ impl Session {
             Id::Exec => self.state.transaction.add_slots(&mut slot),
             _ => {
                 let keys = spec.key_positions(command.arg_count());
-                out.sink().steps().add(HASH_STEPS * keys.len());
+                out.sink().steps().add(key_steps(generation.store.key_type()) * keys.len());
                 let mut keys = command.args().skip(keys.start).take(keys.len());
-                keys.try_for_each(|key| slot.add(generation.store.key_kind(), key))
+                keys.try_for_each(|key| slot.add(generation.store.key_type(), key))
             }
         };
         self.end_slot_check(generation, spec, slot, checked, out)
@@ -281,11 +293,11 @@ impl Session {
         let (Work::CheckSlots { next_arg, slot }, Ok(spec)) = (&mut *work, resolve(command)) else {
             return WorkStep::Done;
         };
-        let (kind, mut args, mut checked) = (generation.store.key_kind(), command.args_from(*next_arg), Ok(()));
+        let (key_type, mut args, mut checked) = (generation.store.key_type(), command.args_from(*next_arg), Ok(()));
         while let Some(key) = args.next().filter(|_| checked.is_ok()) {
-            checked = slot.add(kind, key);
+            checked = slot.add(key_type, key);
             let steps = out.sink().steps();
-            steps.add(HASH_STEPS);
+            steps.add(key_steps(key_type));
             steps.add_bytes(key.len());
             if steps.is_pass_over() && checked.is_ok() {
                 *next_arg = args.offset_bytes();

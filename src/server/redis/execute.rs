@@ -4,6 +4,7 @@
 
 use super::lookup::TextLookup;
 use super::order::{self, RangeCommand};
+use super::subscriptions::is_allowed_with_subscriptions;
 use super::work::{KeysOf, Outcome, Work, WorkStep};
 use super::{
     COMMAND_STEPS, Out, Replied, Session, acl, clients, cluster, commands, hashes, info, keyspace, login, strings,
@@ -48,7 +49,7 @@ impl Session {
             out.sink().steps().add_bytes(command.bytes().len());
         }
         if !self.access.is_unrestricted(&self.worker.server.users) {
-            match self.check(generation.store.key_kind(), spec, command, &mut out) {
+            match self.check(generation.store.key_type(), spec, command, &mut out) {
                 Ok(None) => {}
                 Ok(Some(work)) => {
                     // The command is counted when all its keys have been checked.
@@ -86,6 +87,19 @@ impl Session {
         out: &mut Out<'_>,
     ) -> Outcome {
         let shown_before_bytes = self.shown.len();
+        if self.is_confined() && !is_allowed_with_subscriptions(spec) && !self.state.transaction.is_executing() {
+            self.counted.errors += 1;
+            let text = format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+                 this context",
+                spec.name
+            );
+            out.error(self.state.transaction.reject(spec.id == Id::Exec, text.into_bytes()));
+            return Outcome::Done;
+        }
+        if self.state.tracking.is_on() && !spec.name.starts_with("client|") && spec.id != Id::Exec {
+            self.end_caching();
+        }
         let executed = if self.state.transaction.is_queueing() && !transaction::is_immediate(spec) {
             self.queue(command, out).map(|()| Outcome::Done)
         } else {
@@ -164,10 +178,11 @@ impl Session {
             Id::Keys => return keyspace::keys(store, args, out),
             Id::ZkvFloor => order::neighbor(store, true, args, out)?,
             Id::ZkvCeiling => order::neighbor(store, false, args, out)?,
-            Id::ZkvRange => order::range_or_count(store, RangeCommand::range(args), out)?,
-            Id::ZkvCount => order::range_or_count(store, RangeCommand::count(args), out)?,
+            Id::ZkvCover => order::cover(store, args, out)?,
+            Id::ZkvRange => order::range_or_count(store, RangeCommand::range(store.key_type(), args), out)?,
+            Id::ZkvCount => order::range_or_count(store, RangeCommand::count(store.key_type(), args), out)?,
             Id::ZkvGeneration => push_generation(generation, out),
-            Id::Ping => login::ping(args, out)?,
+            Id::Ping => login::ping(self.is_confined(), args, out)?,
             Id::Echo => login::echo(args, out),
             Id::Time => info::time(out),
             Id::Info => {
@@ -210,7 +225,7 @@ impl Session {
             Id::AclUsers => return Ok(acl::list(&server.users, false, out)),
             Id::AclGetUser => acl::get_user(&server.users, args, out),
             Id::AclCat => acl::cat(args, out)?,
-            Id::AclDryRun => self.dry_run(store.key_kind(), args, command, out)?,
+            Id::AclDryRun => self.dry_run(store.key_type(), args, command, out)?,
             Id::Role => self.role(out),
             Id::Wait => cluster::wait(args, out)?,
             Id::ClusterHelp if self.cluster.is_some() => push_help(spec, out),
@@ -226,7 +241,7 @@ impl Session {
             | Id::ClusterNodes
             | Id::ClusterReplicas
             | Id::ClusterShards
-            | Id::ClusterSlots => return self.execute_about_cluster(spec, args, out),
+            | Id::ClusterSlots => return self.execute_about_cluster(generation, spec, args, out),
             Id::ClientKill => {
                 self.require_admin(spec)?;
                 return clients::kill(args, &server.users);
@@ -242,7 +257,12 @@ impl Session {
             Id::LatencyHistogram => out.map(0),
             Id::MemoryStats => info::memory_stats(server, out),
             Id::LastSave => info::last_save(server, out),
-            Id::Unsubscribe | Id::PUnsubscribe | Id::SUnsubscribe => info::unsubscribe(spec, args, out),
+            Id::Subscribe | Id::PSubscribe | Id::SSubscribe => self.subscribe(spec, args, out)?,
+            Id::Unsubscribe | Id::PUnsubscribe | Id::SUnsubscribe => self.unsubscribe(spec, args, out),
+            Id::ClientTracking => self.track(generation, args, out)?,
+            Id::ClientCaching => self.caching(args, out)?,
+            Id::ClientTrackingInfo => self.tracking_info(out),
+            Id::ClientGetRedir => self.tracking_redirect(out),
             Id::Acl
             | Id::Config
             | Id::Client
@@ -314,6 +334,7 @@ impl Session {
             Work::Exists { next_arg, count } => strings::more_of_exists(lookup, command, next_arg, count, counted, out),
             Work::Hash(reply) => Ok(hashes::more(reply, lookup, generation.fields.as_ref(), command, out)),
             Work::Keys(keys) => Ok(keys.more(store, command, out)),
+            Work::SlotCounts(_) => keyspace::more_of_slot(work, generation, out),
             Work::Commands(described) => Ok(described.more(command, out)),
             Work::GetKeys(keys) => Ok(keys.more(command, out)),
             Work::List(list) => list.more(&self.clients, &self.worker.server.settings, out),

@@ -445,7 +445,7 @@ mod tests {
     use crate::protocol::resp::Reply;
     use crate::server::responses::Responses;
     use crate::server::turns::PASS_STEPS_MAX;
-    use crate::typed::{ElementType, List, RowEncoder, Schema, Value, write_text};
+    use crate::typed::{ElementType, List, RowEncoder, Schema, TextList, Value, write_text};
 
     /// Returns the fields of a schema with these columns.
     fn fields(columns: &str) -> Fields {
@@ -512,13 +512,14 @@ mod tests {
 
     #[test]
     fn replies_of_any_length_have_the_texts_of_the_cells() {
-        let fields = fields("a:list(f64) b:text? c:u8? d:list(timestamp(ns)) e:bytes f:list(u8)?");
+        let fields = fields("a:list(f64) b:text? c:u8? d:list(timestamp(ns)) e:bytes f:list(u8)? g:list(text)");
         let data: Vec<u8> = (0..80_000_u32).flat_map(|number| number.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
         let list = |element: &str, count: usize| {
             let element = ElementType::new(element.parse().unwrap()).unwrap();
             Value::List(List::new(element, &data[..count * element.len_bytes()]).unwrap())
         };
         let mut encoder = RowEncoder::new(fields.schema());
+        let mut text_list = Vec::new();
         for count in [0, 1, 127, 128, 129, 256, 257, 5000, 40_000] {
             let values = [
                 list("f64", count),
@@ -527,12 +528,13 @@ mod tests {
                 list("timestamp(ns)", count / 2),
                 Value::Bytes(&data[..count.min(4000)]),
                 if count % 3 == 0 { Value::Null } else { list("u8", count) },
+                Value::TextList(TextList::encode(std::iter::repeat_n("a\"", count.min(600)), &mut text_list)),
             ];
             let row = encoder.encode(&values).unwrap().to_vec();
             let texts = texts(&fields, &row);
             for version in [Version::Resp2, Version::Resp3] {
                 for parts in [Parts::Names, Parts::Values, Parts::Both, Parts::Pairs, Parts::Lengths] {
-                    let columns: Vec<u16> = vec![5, 0, 1, 2, 3, 4, 0, 1];
+                    let columns: Vec<u16> = vec![5, 0, 1, 2, 3, 4, 6, 0, 1];
                     let items = Items::Columns { columns: columns.clone().into(), next: 0 };
                     let (found, passes) = send(HashReply::new(items, parts), &fields, &row, b"", version);
                     assert!(found == expected(&fields, &texts, &columns, parts, version), "{count} elements");

@@ -1,7 +1,6 @@
 //! Commands about the server: INFO, CONFIG GET, TIME, and those that dashboards, profilers, and monitoring agents send.
 //!
-//! The server records no slow commands and no latency events, has no modules, and publishes nothing, so most replies
-//! about them are empty.
+//! The server records no slow commands and no latency events, and has no modules, so most replies about them are empty.
 
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,11 +12,12 @@ use super::clients::Clients;
 use super::keyspace::{self, PATTERN_LEN_MAX_BYTES};
 use super::{Out, Replied};
 use crate::Lookup;
-use crate::protocol::resp::commands::Spec;
+use crate::protocol::native::Status;
 use crate::protocol::resp::{Args, BULK_LEN_MAX_BYTES, integer};
 use crate::server::cluster::ClusterNode;
 use crate::server::facts::{self, Snapshot, VERSION};
 use crate::server::state::ServerState;
+use crate::server::stats::{COMMAND_STATS, STATUS_NAMES};
 
 /// The version of Redis whose replies this server imitates. Clients check this version.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
@@ -28,6 +28,10 @@ pub(super) fn time(out: &mut Out<'_>) {
     out.bulk(itoa::Buffer::new().format(now.as_secs()).as_bytes());
     out.bulk(itoa::Buffer::new().format(now.subsec_micros()).as_bytes());
 }
+
+/// The title of the section with the facts of the native protocol. Clients request it as `zero_kv`, but parsers expect
+/// titles of letters and digits.
+const ZERO_KV: &str = "ZeroKV";
 
 type Section = fn(&Snapshot, &Clients) -> Vec<(&'static str, String)>;
 
@@ -41,22 +45,32 @@ const SECTIONS: &[(&str, Section)] = &[
     ("Replication", replication),
     ("CPU", processor),
     ("Modules", |_, _| Vec::new()),
+    ("Commandstats", command_stats),
+    ("Errorstats", error_stats),
+    ("Latencystats", latency_stats),
     ("Cluster", |snapshot, _| vec![("cluster_enabled", u8::from(cluster(snapshot).is_some()).to_string())]),
     ("Keyspace", keyspace),
-    ("Zero_kv", zero_kv),
+    (ZERO_KV, zero_kv),
 ];
 
 /// The sections that only clients with access to all keys get. The processor time depends on the length of the file,
-/// because the server verifies the file.
-const ABOUT_KEYS: [&str; 4] = ["Memory", "CPU", "Keyspace", "Zero_kv"];
+/// because the server verifies the file, and the time of a request on its row.
+const ABOUT_KEYS: [&str; 6] = ["Memory", "CPU", "Commandstats", "Latencystats", "Keyspace", ZERO_KV];
+
+/// The sections that Redis sends only if they are requested, by their own names or with `all`.
+const NOT_DEFAULT: [&str; 2] = ["Commandstats", "Latencystats"];
 
 /// Replies with the requested sections. `shows_keys` says whether the client has access to all keys.
 pub(super) fn info(server: &ServerState, clients: &Clients, shows_keys: bool, args: Args<'_>, out: &mut Out<'_>) {
-    let mut wanted = [args.clone().next().is_none(); SECTIONS.len()];
-    for name in args {
-        let all = ["default", "all", "everything"].iter().any(|all| name.eq_ignore_ascii_case(all.as_bytes()));
+    let mut wanted = [false; SECTIONS.len()];
+    let default = if args.clone().next().is_none() { Some(&b"default"[..]) } else { None };
+    for name in default.into_iter().chain(args) {
+        let is_all = ["all", "everything"].iter().any(|all| name.eq_ignore_ascii_case(all.as_bytes()));
+        let is_default = name.eq_ignore_ascii_case(b"default");
+        let name = if name.eq_ignore_ascii_case(b"zero_kv") { ZERO_KV.as_bytes() } else { name };
         for (wanted, (title, _)) in wanted.iter_mut().zip(SECTIONS) {
-            *wanted |= all || name.eq_ignore_ascii_case(title.as_bytes());
+            let is_named = name.eq_ignore_ascii_case(title.as_bytes());
+            *wanted |= is_all || is_named || is_default && !NOT_DEFAULT.contains(title);
         }
     }
     for (wanted, (title, _)) in wanted.iter_mut().zip(SECTIONS) {
@@ -103,6 +117,7 @@ fn clients_section(snapshot: &Snapshot, clients: &Clients) -> Vec<(&'static str,
         ("connected_clients", snapshot.sums.connections.to_string()),
         ("redis_protocol_clients", clients.count().to_string()),
         ("blocked_clients", "0".to_owned()),
+        ("tracking_clients", clients.tracking_count().to_string()),
         ("maxclients", snapshot.server.settings.connections_max.to_string()),
     ]
 }
@@ -203,6 +218,45 @@ fn stats(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
         ("total_error_replies", sums.errors().to_string()),
         ("evicted_clients", snapshot.totals.cut_memory.to_string()),
     ]
+}
+
+/// Returns the section Commandstats. The server counts Redis commands together, and native requests by their op. Its
+/// timer measures some passes, which answer several requests, so the time of a request is an average over all requests.
+fn command_stats(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
+    let sums = &snapshot.sums;
+    let per = |sum: u64, count: u64| if count == 0 { 0.0 } else { sum as f64 / count as f64 };
+    let pass_us = per(sums.service_ns.sum, sums.service_ns.count()) / 1e3;
+    let requests_per_pass = per(sums.batch_requests.sum, sums.batch_requests.count());
+    let request_us = if requests_per_pass == 0.0 { 0.0 } else { pass_us / requests_per_pass };
+    let called = COMMAND_STATS.iter().zip(&sums.requests).filter(|(_, counts)| counts.iter().sum::<u64>() > 0);
+    let line = |counts: &[u64; STATUS_NAMES.len()]| {
+        let (calls, failed) = (counts.iter().sum::<u64>(), counts[Status::Error as usize]);
+        format!(
+            "calls={calls},usec={:.0},usec_per_call={request_us:.2},rejected_calls=0,failed_calls={failed}",
+            calls as f64 * request_us
+        )
+    };
+    called.map(|(name, counts)| (*name, line(counts))).collect()
+}
+
+/// Returns the section Errorstats. The server counts errors of all kinds together.
+fn error_stats(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
+    match snapshot.sums.errors() {
+        0 => Vec::new(),
+        count => vec![("errorstat_ERR", format!("count={count}"))],
+    }
+}
+
+/// Returns the section Latencystats: percentiles of the times of passes, which answer the requests that arrive
+/// together.
+fn latency_stats(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
+    let service_ns = &snapshot.sums.service_ns;
+    if service_ns.count() == 0 {
+        return Vec::new();
+    }
+    let percentile = |share: f64| format!("{:.3}", service_ns.quantile(share) as f64 / 1e3);
+    let [median, p99, p999] = [0.5, 0.99, 0.999].map(percentile);
+    vec![("latency_percentiles_usec_batch", format!("p50={median},p99={p99},p99.9={p999}"))]
 }
 
 fn keyspace(snapshot: &Snapshot, _: &Clients) -> Vec<(&'static str, String)> {
@@ -308,28 +362,7 @@ pub(super) fn memory_stats(server: &ServerState, out: &mut Out<'_>) {
     }
 }
 
-/// Replies with the modification time of the served file. This is when the file was baked, unless somebody has changed
-/// the modification time since then.
+/// Replies with the modification time of the served file.
 pub(super) fn last_save(server: &ServerState, out: &mut Out<'_>) {
-    let modified = server.table.current().modified().duration_since(UNIX_EPOCH).unwrap_or_default();
-    out.integer(modified.as_secs() as i64);
-}
-
-/// Replies to UNSUBSCRIBE, PUNSUBSCRIBE, and SUNSUBSCRIBE as Redis does if the client has no subscriptions: with one
-/// message for each channel. Clients wait for these messages.
-pub(super) fn unsubscribe(spec: &Spec, args: Args<'_>, out: &mut Out<'_>) {
-    let mut message = |channel: Option<&[u8]>| {
-        out.push(3);
-        out.bulk(spec.name.as_bytes());
-        match channel {
-            Some(channel) => out.bulk(channel),
-            None => out.null(),
-        }
-        out.integer(0);
-    };
-    let mut channels = args.peekable();
-    if channels.peek().is_none() {
-        message(None);
-    }
-    channels.for_each(|channel| message(Some(channel)));
+    out.integer(server.table.current().modified_s() as i64);
 }

@@ -1,21 +1,69 @@
 //! Keys as text, their slots, and errors about text that is not a key.
 //!
-//! In: text that a client sent, or keys of a table. Out: keys of the table's kind, text, or slots. If a table's keys
-//! are numbers, the text of a key is its decimal representation.
+//! In: text that a client sent, or keys of a table. Out: keys as the table stores them, their written forms, or slots.
+//! The text of a plain key is the stored key itself: the decimal representation of a number, or the bytes.
+
+use std::borrow::Cow;
 
 use super::Replied;
-use crate::format::key::{Key, KeyKind};
-use crate::slots::slot_of;
+use crate::format::key::{Key, KeyKind, OwnedKey};
+use crate::format::key_type::KeyType;
+use crate::slots::{slot_of, slot_of_typed};
 use crate::store::LookupError;
 
 /// The maximum number of bytes of a client's text that an error quotes.
 const QUOTED_LEN_MAX_BYTES: usize = 64;
 
-/// Parses a key of the table's kind.
-pub(super) fn key(kind: KeyKind, text: &[u8]) -> Result<Key<'_>, String> {
-    match kind {
-        KeyKind::U64 => number(text).map(Key::U64).ok_or_else(|| not_a_number(text)),
-        KeyKind::Bytes => Ok(Key::Bytes(text)),
+/// The cost, in steps, of parsing or writing a key that is not plain.
+const TYPED_KEY_STEPS: usize = 3;
+
+/// A stored key that was parsed from text. A key of bytes borrows the text if it is plain.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TextKey<'k> {
+    U64(u64),
+    Bytes(Cow<'k, [u8]>),
+}
+
+impl TextKey<'_> {
+    #[inline]
+    pub(super) fn as_key(&self) -> Key<'_> {
+        match self {
+            TextKey::U64(key) => Key::U64(*key),
+            TextKey::Bytes(key) => Key::Bytes(key),
+        }
+    }
+}
+
+impl From<OwnedKey> for TextKey<'_> {
+    fn from(key: OwnedKey) -> Self {
+        match key {
+            OwnedKey::U64(key) => TextKey::U64(key),
+            OwnedKey::Bytes(key) => TextKey::Bytes(key.into()),
+        }
+    }
+}
+
+/// Returns the kind of the keys if they are plain.
+#[inline]
+pub(super) fn plain_kind(key_type: KeyType) -> Option<KeyKind> {
+    key_type.is_plain().then(|| key_type.kind())
+}
+
+/// Returns the cost, in steps, of parsing, hashing, or writing a key.
+#[inline]
+pub(super) fn key_steps(key_type: KeyType) -> usize {
+    if key_type.is_plain() { 1 } else { TYPED_KEY_STEPS }
+}
+
+/// Parses a key of the table's type.
+pub(super) fn key(key_type: KeyType, text: &[u8]) -> Result<TextKey<'_>, String> {
+    match plain_kind(key_type) {
+        Some(KeyKind::U64) => number(text).map(TextKey::U64).ok_or_else(|| not_a_number(text)),
+        Some(KeyKind::Bytes) => Ok(TextKey::Bytes(text.into())),
+        None => key_type
+            .parse(text)
+            .map(TextKey::from)
+            .map_err(|error| format!("ERR {} is not a key of this table: {error}", quoted(text))),
     }
 }
 
@@ -39,13 +87,40 @@ fn not_a_number(text: &[u8]) -> String {
 /// Returns the text of the error reply for a damaged value.
 #[cold]
 pub(super) fn damaged() -> String {
-    format!("ERR {}", LookupError::Damaged)
+    refusal(LookupError::Damaged)
 }
 
-pub(super) fn key_text<'b>(key: Key<'b>, buffer: &'b mut itoa::Buffer) -> &'b [u8] {
-    match key {
-        Key::U64(key) => buffer.format(key).as_bytes(),
-        Key::Bytes(key) => key,
+/// Returns the text of the error reply for a lookup that failed.
+#[cold]
+pub(super) fn refusal(error: LookupError) -> String {
+    format!("ERR {error}")
+}
+
+/// The written forms of the keys of a table.
+pub(super) struct KeyTexts {
+    key_type: KeyType,
+    number: itoa::Buffer,
+    /// The written form of a key that is not plain.
+    written: Vec<u8>,
+}
+
+impl KeyTexts {
+    #[inline]
+    pub(super) fn new(key_type: KeyType) -> KeyTexts {
+        KeyTexts { key_type, number: itoa::Buffer::new(), written: Vec::new() }
+    }
+
+    #[inline]
+    pub(super) fn text<'t>(&'t mut self, key: Key<'t>) -> &'t [u8] {
+        if !self.key_type.is_plain() {
+            self.written.clear();
+            self.key_type.write(key, &mut self.written);
+            return &self.written;
+        }
+        match key {
+            Key::U64(key) => self.number.format(key).as_bytes(),
+            Key::Bytes(key) => key,
+        }
     }
 }
 
@@ -121,6 +196,18 @@ pub(super) fn is_padded(text: &[u8]) -> bool {
     matches!(text, [b'0', _, ..])
 }
 
+/// Returns the slot of a key that a client sent: the slot of its written form, whatever its spelling. Text that is not a
+/// key has the slot of its bytes.
+pub(super) fn slot_of_text(key_type: KeyType, text: &[u8]) -> u16 {
+    match plain_kind(key_type) {
+        Some(_) => slot_of(Key::Bytes(text)),
+        None => match key_type.parse(text) {
+            Ok(key) => slot_of_typed(key_type, key.as_key()),
+            Err(_) => slot_of(Key::Bytes(text)),
+        },
+    }
+}
+
 #[derive(Clone, Copy, Default)]
 pub(super) struct SlotOfKeys(Option<u16>);
 
@@ -130,15 +217,15 @@ impl SlotOfKeys {
         self.0
     }
 
-    pub(super) fn add(&mut self, kind: KeyKind, text: &[u8]) -> Replied {
-        if kind == KeyKind::U64 && is_padded(text) && number(text).is_some() {
+    pub(super) fn add(&mut self, key_type: KeyType, text: &[u8]) -> Replied {
+        if key_type == KeyType::U64 && is_padded(text) && number(text).is_some() {
             return Err(format!(
                 "ERR {} is not a key of this cluster: write the number without leading zeros, because clients choose \
                  the node by the text of the key",
                 quoted(text)
             ));
         }
-        self.add_slot(slot_of(Key::Bytes(text)))
+        self.add_slot(slot_of_text(key_type, text))
     }
 
     fn add_slot(&mut self, slot: u16) -> Replied {
@@ -203,18 +290,49 @@ mod tests {
     }
 
     #[test]
-    fn an_error_quotes_the_text_that_is_not_a_key_and_names_the_kind_of_keys() {
-        let problem = key(KeyKind::U64, b"user:1\r\n").unwrap_err();
+    fn an_error_quotes_the_text_that_is_not_a_key_and_shows_the_expected_form() {
+        let problem = key(KeyType::U64, b"user:1\r\n").unwrap_err();
         assert!(problem.contains(r"'user:1\r\n'") && problem.contains("unsigned 64-bit numbers"), "{problem}");
-        assert!(key(KeyKind::U64, &[b'x'; 1000]).unwrap_err().len() < 250);
-        assert_eq!(key(KeyKind::Bytes, b"user:1"), Ok(Key::Bytes(b"user:1")));
+        assert_eq!(key(KeyType::BYTES, b"user:1"), Ok(TextKey::Bytes(b"user:1".into())));
+        for (key_type, text, expected) in [
+            (
+                "ip",
+                "10.0.0\n",
+                "ERR '10.0.0\\n' is not a key of this table: \"10.0.0\\n\" is not an IP address, such as",
+            ),
+            ("date,bytes", "x,y", "ERR 'x,y' is not a key of this table: \"x\" is not a date, such as 2026-11-21"),
+            ("u64,u64", "7", "ERR '7' is not a key of this table: \"7\" has 1 part, where a key has 2: u64,u64"),
+        ] {
+            let problem = key(key_type.parse().unwrap(), text.as_bytes()).unwrap_err();
+            assert!(problem.starts_with(expected), "{problem}");
+        }
+        for key_type in ["u64", "ip", "i64,hex"] {
+            assert!(key(key_type.parse().unwrap(), &[b'\n'; 1000]).unwrap_err().len() < 400);
+        }
     }
 
     #[test]
-    fn a_key_that_is_formatted_and_parsed_is_the_same_key() {
-        for value in [0, 7, u64::MAX] {
-            let mut buffer = itoa::Buffer::new();
-            assert_eq!(key(KeyKind::U64, key_text(Key::U64(value), &mut buffer)), Ok(Key::U64(value)));
+    fn a_key_that_is_written_and_parsed_is_the_same_key() {
+        for (key_type, text) in [
+            ("u64", "18446744073709551615"),
+            ("bytes", "a,b\\"),
+            ("i64", "-7"),
+            ("ip", "2001:db8::1"),
+            ("bytes,ipv4", "a\\,b\\\\,10.0.0.1"),
+        ] {
+            let key_type: KeyType = key_type.parse().unwrap();
+            let parsed = key(key_type, text.as_bytes()).unwrap();
+            assert_eq!(KeyTexts::new(key_type).text(parsed.as_key()), text.as_bytes());
         }
+    }
+
+    #[test]
+    fn every_spelling_of_a_key_has_the_slot_of_its_written_form() {
+        let ip: KeyType = "ip".parse().unwrap();
+        for text in ["2001:db8::1", "2001:DB8::1", "2001:0db8:0:0::1"] {
+            assert_eq!(slot_of_text(ip, text.as_bytes()), slot_of("2001:db8::1".into()), "{text}");
+        }
+        assert_eq!(slot_of_text(ip, b"{x}"), slot_of("x".into()));
+        assert_eq!(slot_of_text(KeyType::BYTES, b"2001:DB8::1"), slot_of("2001:DB8::1".into()));
     }
 }

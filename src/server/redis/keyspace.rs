@@ -1,19 +1,23 @@
-//! The commands KEYS, SCAN, and RANDOMKEY.
+//! The commands KEYS, SCAN, and RANDOMKEY, and the CLUSTER commands about the keys of a slot.
 //!
-//! In: patterns and cursors. Out: keys, a bounded number in each pass. If a table's keys are bytes, only the rows whose
+//! In: patterns and cursors. Out: keys, a bounded number in each pass. If a table's keys are plain bytes, only the rows whose
 //! keys begin with the literal prefix of the pattern are visited.
 
-use super::keys::{damaged, key_text, number};
+use std::sync::Arc;
+
+use super::keys::{KeyTexts, damaged, key_steps, number};
 use super::lookup::must_wait_for;
-use super::work::{Keys, Outcome, SlotTask, Work, WorkStep};
+use super::work::{Keys, Outcome, SlotCounting, SlotTask, Work, WorkStep};
 use super::{NOT_AN_INTEGER, Out, Replied, SYNTAX};
 use crate::Lookup;
-use crate::format::key::{Key, KeyKind};
+use crate::format::key::Key;
+use crate::format::key_type::KeyType;
 use crate::protocol::resp::commands::{Id, resolve};
-use crate::protocol::resp::{Args, Command, Glob, PART_LEN_MAX_BYTES, Reply, Sink, integer};
+use crate::protocol::resp::{Args, Command, Glob, PART_LEN_MAX_BYTES, Reply, integer};
 use crate::server::responses::Responses;
+use crate::server::table::Generation;
 use crate::server::turns::Steps;
-use crate::slots::slot_of;
+use crate::slots::{SLOT_COUNT, slot_of};
 use crate::store::{ColdLookup, PageLimits, Prefetched, RangeEnd, RangeLookup, Rows, Side, Store, prefix_end};
 use crate::typed::Schema;
 
@@ -29,7 +33,10 @@ const LONE_ROW_STEPS: usize = 8;
 /// The number of bits of a cursor that store the number of the next row or column. The higher bits are those of its
 /// [`CursorOwner`].
 const CURSOR_ROW_BITS: u32 = 32;
-const CURSOR_TAG_BITS: u32 = 31;
+const CURSOR_TAG_BITS: u32 = 21;
+/// Clients that parse cursors as floating-point numbers, as JavaScript does, round larger cursors.
+const CURSOR_BITS_MAX: u32 = f64::MANTISSA_DIGITS;
+const _: () = assert!(CURSOR_ROW_BITS + CURSOR_TAG_BITS <= CURSOR_BITS_MAX);
 
 struct Pattern {
     /// The compiled pattern. `None` if all keys match.
@@ -47,7 +54,7 @@ impl Pattern {
     fn of(keys: &Keys, command: &Command<'_>, steps: &mut Steps) -> Result<Self, String> {
         match keys.slot {
             None => Pattern::new(command.args().nth(1), steps),
-            Some(SlotTask { slot, .. }) => Ok(Pattern { glob: None, slot: Some(slot) }),
+            slot => Ok(Pattern { glob: None, slot }),
         }
     }
 
@@ -58,7 +65,7 @@ impl Pattern {
     /// Returns the lookup of [`Pattern::rows`], with `end` as the buffer for the end of its range. Returns `None` if it
     /// looks nothing up.
     fn lookup<'k>(&'k self, store: &Store, end: &'k mut Option<Vec<u8>>) -> Option<RangeLookup<Key<'k>>> {
-        let prefix = Some(self.prefix()).filter(|prefix| store.key_kind() == KeyKind::Bytes && !prefix.is_empty())?;
+        let prefix = Some(self.prefix()).filter(|prefix| store.key_type() == KeyType::BYTES && !prefix.is_empty())?;
         *end = prefix_end(prefix);
         let end = end.as_deref().map(|end| RangeEnd::Beside(Key::Bytes(end), Side::Before));
         Some(RangeLookup {
@@ -70,8 +77,8 @@ impl Pattern {
 
     /// Returns a range of rows that contains all rows whose keys match.
     fn rows<'s>(&self, store: &'s Store) -> Rows<'s> {
-        match store.key_kind() {
-            KeyKind::Bytes if !self.prefix().is_empty() => store.prefix(self.prefix()).unwrap_or_else(|_| store.iter()),
+        match store.key_type() {
+            KeyType::BYTES if !self.prefix().is_empty() => store.prefix(self.prefix()).unwrap_or_else(|_| store.iter()),
             _ => store.iter(),
         }
     }
@@ -80,12 +87,11 @@ impl Pattern {
         self.glob.as_ref().map_or(&[], Glob::literal_prefix)
     }
 
-    fn matches(&self, key: Key<'_>, steps: &mut Steps) -> bool {
-        if self.slot.is_some_and(|slot| slot != slot_of(key)) {
+    fn matches(&self, text: &[u8], steps: &mut Steps) -> bool {
+        if self.slot.is_some_and(|slot| slot != slot_of(text.into())) {
             return false;
         }
-        let Some(glob) = &self.glob else { return true };
-        matches(glob, key_text(key, &mut itoa::Buffer::new()), steps)
+        self.glob.as_ref().is_none_or(|glob| matches(glob, text, steps))
     }
 }
 
@@ -112,14 +118,10 @@ fn skip_to(rows: &mut Rows<'_>, row: usize) {
     rows.skip_first(row.saturating_sub(rows.ends().0.row));
 }
 
-fn push_key(out: &mut Reply<'_, impl Sink>, key: Key<'_>) {
-    out.bulk(key_text(key, &mut itoa::Buffer::new()));
-}
-
-/// Adds to `steps` the cost of visiting the row with this key. Returns whether the pass should end.
-fn count_visited(key: Key<'_>, steps: &mut Steps) -> bool {
-    steps.add(1);
-    steps.add_bytes(key.as_bytes().map_or(0, <[u8]>::len));
+/// Adds to `steps` the cost of visiting a row, with `visit_steps` for its key. Returns whether the pass should end.
+fn count_visited(visit_steps: usize, text: &[u8], steps: &mut Steps) -> bool {
+    steps.add(visit_steps);
+    steps.add_bytes(text.len());
     steps.is_pass_over()
 }
 
@@ -179,7 +181,7 @@ pub(super) fn random_key(store: &Store, random: u64, out: &mut Out<'_>) -> Repli
     out.sink().steps().add(LONE_ROW_STEPS);
     let row = store.row(random_row(store, random));
     let (key, _) = row.ok().flatten().ok_or_else(damaged)?;
-    push_key(out, key);
+    out.bulk(KeyTexts::new(store.key_type()).text(key));
     Ok(())
 }
 
@@ -279,7 +281,8 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Replied 
     out.sink().steps().add(LONE_ROW_STEPS);
     let mut rows = scan.pattern.rows(store);
     skip_to(&mut rows, scan.row);
-    let (mut keys, mut key_count) = (Vec::new(), 0);
+    let (mut keys, mut key_count, mut texts) = (Vec::new(), 0, KeyTexts::new(store.key_type()));
+    let visit_steps = key_steps(store.key_type());
     let mut found = Reply::new(&mut keys, out.version());
     let end_row = if scan.none { rows.ends().0.row } else { rows.ends().1.row };
     // The rows of a cold table are read from the disk before the command begins, at most this many.
@@ -290,11 +293,12 @@ pub(super) fn scan(store: &Store, args: Args<'_>, out: &mut Out<'_>) -> Replied 
             break;
         }
         let Some(Ok((key, _))) = rows.next() else { return Err(damaged()) };
-        if scan.pattern.matches(key, out.sink().steps()) {
-            push_key(&mut found, key);
+        let text = texts.text(key);
+        if scan.pattern.matches(text, out.sink().steps()) {
+            found.bulk(text);
             key_count += 1;
         }
-        if count_visited(key, out.sink().steps()) {
+        if count_visited(visit_steps, text, out.sink().steps()) {
             break;
         }
     }
@@ -314,7 +318,78 @@ pub(super) fn keys(store: &Store, mut args: Args<'_>, out: &mut Out<'_>) -> Resu
 }
 
 pub(super) fn begin_slot(task: SlotTask) -> Outcome {
-    Outcome::Work(Work::Keys(Keys { row: 0, loaded_row: 0, matches: 0, counting: true, slot: Some(task) }))
+    Outcome::Work(Work::SlotCounts(SlotCounting { task, row: 0, loaded_row: 0, counts: Arc::default() }))
+}
+
+/// Continues a CLUSTER command about the keys of a slot. Counts the keys of all slots first, if nobody has done so
+/// since the generation is served.
+pub(super) fn more_of_slot(work: &mut Work, generation: &Generation, out: &mut Out<'_>) -> Result<WorkStep, String> {
+    let Work::SlotCounts(counting) = work else { return Ok(WorkStep::Done) };
+    let store = &generation.store;
+    // The pass that visited the last row is committed now, so no row was counted that had changed.
+    let is_counted = counting.row == store.len() && !counting.counts.is_empty();
+    if is_counted {
+        let _ = generation.slot_counts.set(Arc::clone(&counting.counts));
+    }
+    let Some(counts) = generation.slot_counts.get() else { return counting.more(store, out.sink()) };
+    let SlotTask { slot, keys_max } = counting.task;
+    let count = counts[usize::from(slot)] as usize;
+    let Some(keys_max) = keys_max else {
+        out.integer(count as i64);
+        return Ok(WorkStep::Done);
+    };
+    let matches = count.min(keys_max);
+    out.array(matches);
+    *work = Work::Keys(Keys { row: 0, loaded_row: 0, matches, counting: false, slot: Some(slot) });
+    Ok(WorkStep::Next)
+}
+
+impl SlotCounting {
+    /// Visits the next rows.
+    fn more(&mut self, store: &Store, responses: &mut Responses) -> Result<WorkStep, String> {
+        let mut rows = store.iter();
+        skip_to(&mut rows, self.row);
+        let mut texts = KeyTexts::new(store.key_type());
+        let visit_steps = key_steps(store.key_type());
+        let counts = Arc::make_mut(&mut self.counts);
+        counts.resize(usize::from(SLOT_COUNT), 0);
+        responses.steps().add_bytes(size_of_val(&counts[..]));
+        while !rows.is_empty() {
+            let row = rows.ends().0.row;
+            self.row = row;
+            if must_wait_for_rows(store, row, &mut self.loaded_row, rows.ends().1.row, responses) {
+                return Ok(WorkStep::Load);
+            }
+            let Some(Ok((key, _))) = rows.next() else { return Err(damaged()) };
+            let text = texts.text(key);
+            counts[usize::from(slot_of(text.into()))] += 1;
+            self.row = rows.ends().0.row;
+            if count_visited(visit_steps, text, responses.steps()) {
+                break;
+            }
+        }
+        Ok(WorkStep::Yield)
+    }
+}
+
+/// Returns whether a command must wait until the next rows are read from the disk, up to `end_row`. The rows before
+/// `loaded_row` were read before.
+fn must_wait_for_rows(
+    store: &Store,
+    row: usize,
+    loaded_row: &mut usize,
+    end_row: usize,
+    responses: &mut Responses,
+) -> bool {
+    if !store.may_be_cold() || row < *loaded_row {
+        return false;
+    }
+    let count = store.rows_at_once(row, end_row.saturating_sub(row));
+    if must_wait_for(store, &[ColdLookup::Rows { first: row, count }], responses) {
+        return true;
+    }
+    *loaded_row = row + count;
+    false
 }
 
 impl Keys {
@@ -328,16 +403,7 @@ impl Keys {
         };
         if self.counting {
             match self.count(store, &pattern, out.sink()) {
-                Ok(None) => match self.slot {
-                    Some(SlotTask { keys_max: None, .. }) => {
-                        out.integer(self.matches as i64);
-                        return WorkStep::Done;
-                    }
-                    task => {
-                        self.matches = self.matches.min(task.and_then(|task| task.keys_max).unwrap_or(usize::MAX));
-                        out.array(self.matches);
-                    }
-                },
+                Ok(None) => out.array(self.matches),
                 Ok(Some(step)) => return step,
                 Err(problem) => {
                     out.error(problem);
@@ -350,15 +416,7 @@ impl Keys {
 
     /// Returns whether the command must wait until the next rows are read from the disk.
     fn must_wait(&mut self, store: &Store, end_row: usize, responses: &mut Responses) -> bool {
-        if !store.may_be_cold() || self.row < self.loaded_row {
-            return false;
-        }
-        let count = store.rows_at_once(self.row, end_row.saturating_sub(self.row));
-        if must_wait_for(store, &[ColdLookup::Rows { first: self.row, count }], responses) {
-            return true;
-        }
-        self.loaded_row = self.row + count;
-        false
+        must_wait_for_rows(store, self.row, &mut self.loaded_row, end_row, responses)
     }
 
     /// Continues to count the matching keys. Returns `None` if all of them are counted.
@@ -374,14 +432,17 @@ impl Keys {
             self.matches = rows.len();
         } else {
             skip_to(&mut rows, self.row);
+            let mut texts = KeyTexts::new(store.key_type());
+            let visit_steps = key_steps(store.key_type());
             while !rows.is_empty() {
                 self.row = rows.ends().0.row;
                 if self.must_wait(store, rows.ends().1.row, responses) {
                     return Ok(Some(WorkStep::Load));
                 }
                 let Some(Ok((key, _))) = rows.next() else { return Err(damaged()) };
-                self.matches += usize::from(pattern.matches(key, responses.steps()));
-                if count_visited(key, responses.steps()) {
+                let text = texts.text(key);
+                self.matches += usize::from(pattern.matches(text, responses.steps()));
+                if count_visited(visit_steps, text, responses.steps()) {
                     self.row = rows.ends().0.row;
                     return Ok(Some(WorkStep::Yield));
                 }
@@ -394,6 +455,8 @@ impl Keys {
     fn send(&mut self, store: &Store, pattern: &Pattern, out: &mut Out<'_>) -> WorkStep {
         let mut rows = pattern.rows(store);
         skip_to(&mut rows, self.row);
+        let mut texts = KeyTexts::new(store.key_type());
+        let visit_steps = key_steps(store.key_type());
         while self.matches > 0 {
             self.row = rows.ends().0.row;
             if out.sink().is_full() {
@@ -409,11 +472,12 @@ impl Keys {
                 self.matches -= 1;
                 continue;
             };
-            if pattern.matches(key, out.sink().steps()) {
-                push_key(out, key);
+            let text = texts.text(key);
+            if pattern.matches(text, out.sink().steps()) {
+                out.bulk(text);
                 self.matches -= 1;
             }
-            if count_visited(key, out.sink().steps()) {
+            if count_visited(visit_steps, text, out.sink().steps()) {
                 self.row = rows.ends().0.row;
                 return WorkStep::Yield;
             }
@@ -442,11 +506,23 @@ mod tests {
         let [one, other] = [&one, &other].map(CursorOwner::table);
         for row in 1..3 {
             let cursor = one.cursor(row);
-            assert!(cursor < 1 << 63);
+            assert_eq!(cursor as f64 as u64, cursor);
             assert_eq!(one.position(cursor, 3), Ok(row));
             assert!(other.position(cursor, 3).unwrap_err().contains("begin again with 0"));
         }
         assert!(one.position(one.cursor(3), 3).is_err());
         assert_eq!(one.position(0, 3), Ok(0));
+    }
+
+    #[test]
+    fn every_cursor_is_an_exact_floating_point_number() {
+        for tag in [0, 1, 0x5555_5555_5555_5555, u64::MAX] {
+            for position in [1, 2, (1 << 31) + 1, u32::MAX as usize] {
+                let owner = CursorOwner(tag);
+                let cursor = owner.cursor(position);
+                assert!(cursor < 1 << 53 && cursor as f64 as u64 == cursor, "{cursor}");
+                assert_eq!(owner.position(cursor, usize::MAX), Ok(position));
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::clients::{NOT_QUEUEING, Names, valid_name};
 use super::keys::quoted;
+use super::subscriptions::Subscriptions;
 use super::work::Outcome;
 use super::{NOT_AN_INTEGER, Out, Replied, SYNTAX, Session};
 use crate::protocol::resp::{Args, Reply, Version, integer};
@@ -114,6 +115,8 @@ impl Session {
         self.state.transaction.clear();
         self.state.is_monitor = false;
         self.state.reads_replicas = false;
+        self.set_subscriptions(Subscriptions::default());
+        self.turn_tracking_off();
         self.client.set_reads_replicas(false);
         self.client.set_queued(NOT_QUEUEING);
         self.set_access(Access::new(&self.worker.server.users, self.peer.is_unix()));
@@ -135,8 +138,14 @@ impl Session {
     }
 }
 
-pub(super) fn ping(mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
+/// Replies to PING. A client with subscriptions that uses RESP2 gets the reply in the form of a message.
+pub(super) fn ping(is_confined: bool, mut args: Args<'_>, out: &mut Out<'_>) -> Replied {
     match (args.next(), args.next()) {
+        (message, None) if is_confined => {
+            out.array(2);
+            out.bulk(b"pong");
+            out.bulk(message.unwrap_or_default());
+        }
         (None, _) => out.simple("PONG"),
         (Some(message), None) => out.bulk(message),
         _ => return Err("ERR wrong number of arguments for 'ping' command".to_owned()),

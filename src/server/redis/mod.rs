@@ -21,6 +21,8 @@ mod order;
 mod runs;
 mod stored;
 mod strings;
+mod subscriptions;
+mod tracking;
 mod transaction;
 mod work;
 
@@ -46,6 +48,8 @@ use clients::RedisClient;
 use cluster::ClusterSession;
 pub(super) use monitor::Monitor;
 use runs::{Run, Runs, Unrouted};
+use subscriptions::Subscriptions;
+use tracking::Tracking;
 use transaction::Transaction;
 use work::{Outcome, Work, WorkStep};
 
@@ -98,6 +102,12 @@ pub(super) struct Session {
     kept_access: Option<Access>,
     /// The cluster, if the server is a node of one.
     cluster: Option<ClusterSession>,
+    /// Whether the connection is woken when what it tracks changes.
+    is_watching: bool,
+    /// Whether the pass has taken a message that another connection has redirected to this one.
+    has_taken_message: bool,
+    /// Whether the pass redirects a message to another connection.
+    has_redirected: bool,
 }
 
 /// Session state that a pass changes. The state is restored if the pass is repeated.
@@ -113,6 +123,8 @@ struct SessionState {
     /// Whether the client reads rows of replicas (READONLY).
     reads_replicas: bool,
     attempts: Attempts,
+    subscriptions: Subscriptions,
+    tracking: Tracking,
 }
 
 /// A command whose reply takes more than one pass. The command stays at the beginning of the input until its reply is
@@ -177,6 +189,9 @@ impl Session {
             access,
             kept_access: None,
             cluster: context.worker.server.settings.source.cluster.as_ref().map(ClusterSession::new),
+            is_watching: false,
+            has_taken_message: false,
+            has_redirected: false,
         }
     }
 
@@ -188,6 +203,7 @@ impl Session {
         }
         self.is_monitored = self.clients.monitors.are_active();
         self.refresh_cluster();
+        self.push_messages(generation, responses);
         let pass = self.pass(generation, input, responses);
         self.client.record_activity();
         pass
@@ -205,6 +221,8 @@ impl Session {
         fixed_bytes
             + monitor_bytes
             + self.queued_commands.capacity()
+            + self.state.subscriptions.held_bytes()
+            + self.state.tracking.held_bytes()
             + self.state.running.as_ref().map_or(0, Running::held_bytes)
     }
 
@@ -225,6 +243,7 @@ impl Session {
             self.commit_monitoring();
         }
         self.release_queue();
+        self.commit_messages();
         self.kept_access = None;
         self.kept = self.state.clone();
     }
@@ -233,6 +252,7 @@ impl Session {
     pub(super) fn undo(&mut self) {
         self.counted = Counted::default();
         self.shown.clear();
+        self.undo_messages();
         self.state = self.kept.clone();
         if let Some(commands) = self.kept_commands.take() {
             self.queued_commands = commands;
@@ -256,7 +276,7 @@ impl Session {
             };
             match answered {
                 Ok(()) => {}
-                Err(Then::Close) => return Pass { taken_bytes: input.len(), then: Then::Close },
+                Err(then @ (Then::Close | Then::Refuse)) => return Pass { taken_bytes: input.len(), then },
                 Err(then) => return Pass { taken_bytes, then },
             }
         }
@@ -291,6 +311,7 @@ impl Session {
             });
         };
         self.state.progress = ParseProgress::default();
+        self.end_caching();
         self.client.set_last_command(last);
         self.counted.commands += run.count as u64;
         self.counted.errors += run.errors as u64;
@@ -321,6 +342,7 @@ impl Session {
         }
         if !self.state.transaction.is_queueing()
             && !self.is_monitored
+            && !self.is_confined()
             && let Some(run) = self.answer_run(generation, rest, responses)
         {
             return self.count_run(&run, responses);
@@ -337,16 +359,16 @@ impl Session {
             }
             Ok(Parsed::Incomplete) if !self.may_send(rest.len()) => {
                 self.refuse_unauthenticated(responses);
-                return Err(Then::Close);
+                return Err(Then::Refuse);
             }
             Ok(Parsed::Incomplete) if rest.len() > self.worker.server.settings.limits.buffer_max_bytes => {
                 self.refuse_long(responses);
-                return Err(Then::Close);
+                return Err(Then::Refuse);
             }
             Ok(Parsed::Incomplete) => return Err(Then::Read),
             Err(error) => {
                 Reply::new(responses, self.state.version).error(format!("ERR {error}"));
-                return Err(Then::Close);
+                return Err(Then::Refuse);
             }
         };
         let command = Command::new(line.as_deref().unwrap_or(&rest[..len_bytes]));
@@ -456,6 +478,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.end_monitor();
+        self.end_tracking();
         self.clients.remove(&self.client);
     }
 }
@@ -514,7 +537,7 @@ mod tests {
             responses.with_unsent(&generation.store, 0, &mut keep).unwrap();
             passes.push((responses.total_len_bytes(), pass));
             input = &input[pass.taken_bytes..];
-            if matches!(pass.then, Then::Read | Then::Close) {
+            if matches!(pass.then, Then::Read | Then::Close | Then::Refuse) {
                 return (replies, passes);
             }
         }

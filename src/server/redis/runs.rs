@@ -1,31 +1,33 @@
-//! Runs of commands that are looked up together: pipelined GET; HGET, HMGET, and HGETALL; ZKV.FLOOR and ZKV.CEILING;
-//! ZKV.RANGE and ZKV.COUNT; and the keys of an MGET.
+//! Runs of commands that are looked up together: pipelined GET; HGET, HMGET, and HGETALL; ZKV.FLOOR, ZKV.CEILING, and
+//! ZKV.COVER; ZKV.RANGE and ZKV.COUNT; and the keys of an MGET.
 //!
 //! In: the commands at the start of the input, or keys. Out: their replies, as long as there is room for replies and
 //! verification is not interrupted. A command that a run cannot answer ends the run, and is executed individually. Only
-//! runs of ranges allocate.
+//! runs of ranges, and runs in tables whose keys are not plain, allocate.
 
 use std::ops::ControlFlow;
 
-use super::keys::{damaged, number};
-use super::order::{RangeCommand, SEARCH_STEPS, push_neighbor};
-use super::stored::{push_answer, push_null, push_short_bulk};
+use super::keys::{KeyTexts, damaged, key_steps, number, plain_kind, refusal};
+use super::order::{RangeCommand, SEARCH_STEPS, push_neighbor, push_range};
+use super::stored::{push_answer, push_bare_value, push_null, push_short_bulk};
 use super::{COMMAND_STEPS, LOOKUP_STEPS};
 use crate::Lookup;
-use crate::format::key::{Key, KeyKind, LookupKey};
+use crate::format::key::{Key, KeyKind, OwnedKey};
+use crate::format::key_type::KeyType;
+use crate::format::lookup_key::LookupKey;
 use crate::format::record::value_of_response;
 use crate::protocol::resp::commands::Id;
 use crate::protocol::resp::{
-    Command, HashFields, HashRead, ParseProgress, Parsed, Reply, Version, floor_or_ceiling, get, hash_read, parse,
+    Command, HashFields, HashRead, ParseProgress, Parsed, Reply, Version, get, hash_read, neighbor, parse,
     range_or_count,
 };
 use crate::server::responses::Responses;
 use crate::server::table::fields::Fields;
 use crate::server::users::{Access, Users};
-use crate::store::{ColdLookup, Found, RangeLookup, Side, Store, is_verification_interrupted};
+use crate::store::{ColdLookup, Found, Side, Store, is_verification_interrupted};
 use crate::typed::{ColumnError, TypedRow, Value, write_text};
 
-/// The maximum number of keys, or of ZKV.FLOOR and ZKV.CEILING commands, in a run.
+/// The maximum number of keys, or of ZKV.FLOOR, ZKV.CEILING, and ZKV.COVER commands, in a run.
 const RUN_KEYS_MAX: usize = 256;
 const RUN_HASHES_MAX: usize = 64;
 const RUN_RANGES_MAX: usize = 128;
@@ -52,8 +54,11 @@ pub(super) struct Run {
 
 /// Decides which keys of a run a node answers for.
 pub(super) trait Routing: Copy {
-    /// Returns whether a key may be looked up in a run.
+    /// Returns whether a plain key may be looked up in a run.
     fn admits(self, kind: KeyKind, text: &[u8]) -> bool;
+
+    /// Returns whether a stored key that is not plain may be looked up in a run.
+    fn admits_stored(self, key: Key<'_>) -> bool;
 
     /// Replies with an error to a command whose key the table does not have, if another node may have it. Returns
     /// whether it did.
@@ -71,21 +76,33 @@ impl Routing for Unrouted {
     }
 
     #[inline(always)]
+    fn admits_stored(self, _: Key<'_>) -> bool {
+        true
+    }
+
+    #[inline(always)]
     fn refuse_missing(self, _: Key<'_>, _: Version, _: &mut Responses) -> bool {
         false
     }
 }
 
 pub(super) trait RunKey<'k>: LookupKey + Into<Key<'k>> + Default {
-    /// Parses a key of the table's kind. A number that is none is executed individually, because the setting for
-    /// foreign keys determines its reply.
+    /// Parses a plain key. Text that is not a key is executed individually, because the setting for foreign keys
+    /// determines its reply.
     fn parse(text: &'k [u8]) -> Option<Self>;
+
+    /// Returns a stored key of this kind.
+    fn of(key: &'k OwnedKey) -> Option<Self>;
 }
 
 impl RunKey<'_> for u64 {
     #[inline(always)]
     fn parse(text: &[u8]) -> Option<u64> {
         number(text)
+    }
+
+    fn of(key: &OwnedKey) -> Option<u64> {
+        key.as_key().as_u64()
     }
 }
 
@@ -94,6 +111,30 @@ impl<'k> RunKey<'k> for &'k [u8] {
     fn parse(text: &'k [u8]) -> Option<&'k [u8]> {
         Some(text)
     }
+
+    fn of(key: &'k OwnedKey) -> Option<&'k [u8]> {
+        key.as_key().as_bytes()
+    }
+}
+
+/// Parses the keys of at most `max` commands that `next` finds at the start of `input`. `next` returns the key of a
+/// command, and the length of the command. The first command whose key is not a key, or not admitted, ends the keys.
+fn stored_keys<'i>(
+    key_type: KeyType,
+    routing: impl Routing,
+    input: &'i [u8],
+    max: usize,
+    next: impl Fn(&'i [u8]) -> Option<(&'i [u8], usize)>,
+) -> Vec<OwnedKey> {
+    let (mut keys, mut at_bytes) = (Vec::new(), 0);
+    while keys.len() < max
+        && let Some((text, len_bytes)) = next(&input[at_bytes..])
+        && let Some(key) = key_type.parse(text).ok().filter(|key| routing.admits_stored(key.as_key()))
+    {
+        at_bytes += len_bytes;
+        keys.push(key);
+    }
+    keys
 }
 
 /// The table that answers a run, and where the replies go.
@@ -128,31 +169,65 @@ impl<R: Routing> Runs<'_, R> {
     }
 
     #[inline(always)]
-    fn key<'k, K: RunKey<'k>>(routing: R, text: &'k [u8]) -> Option<K> {
+    fn plain_key<'k, K: RunKey<'k>>(routing: R, text: &'k [u8]) -> Option<K> {
         K::parse(text).filter(|_| routing.admits(K::KIND, text))
     }
 
     #[inline]
     fn gets(&mut self, input: &[u8]) -> Option<Run> {
         let (first, _) = get(input)?;
-        match self.store.key_kind() {
-            KeyKind::U64 => self.gets_of::<u64>(first, input),
-            KeyKind::Bytes => self.gets_of::<&[u8]>(first, input),
-        }
+        let run = match plain_kind(self.store.key_type()) {
+            Some(KeyKind::U64) => self.plain_gets::<u64>(first, input)?,
+            Some(KeyKind::Bytes) => self.plain_gets::<&[u8]>(first, input)?,
+            None => {
+                let mut at_bytes = 0;
+                let run = self.stored_values(|| {
+                    let (text, len_bytes) = get(&input[at_bytes..])?;
+                    at_bytes += len_bytes;
+                    Some((text, at_bytes))
+                });
+                run?
+            }
+        };
+        Some(Run { last: (run.count > 0).then_some(Id::Get), ..run })
     }
 
     #[inline(always)]
-    fn gets_of<'i, K: RunKey<'i>>(&mut self, first: &'i [u8], input: &'i [u8]) -> Option<Run> {
+    fn plain_gets<'i, K: RunKey<'i>>(&mut self, first: &'i [u8], input: &'i [u8]) -> Option<Run> {
         // Without this check, every other command would pay for the run's arrays.
-        Self::key::<K>(self.routing, first)?;
+        Self::plain_key::<K>(self.routing, first)?;
         let (routing, mut at_bytes) = (self.routing, 0);
-        let run = self.values(|| {
+        Some(self.values(|| {
             let (text, len_bytes) = get(&input[at_bytes..])?;
-            let key: K = Self::key(routing, text)?;
+            let key: K = Self::plain_key(routing, text)?;
             at_bytes += len_bytes;
             Some((key, at_bytes))
-        });
-        Some(Run { last: (run.count > 0).then_some(Id::Get), ..run })
+        }))
+    }
+
+    /// Like [`Runs::values`], for a table whose keys are not plain: `next` returns the texts of the keys. Returns `None`
+    /// if the first text is not a key, or not admitted.
+    #[inline(never)]
+    pub(super) fn stored_values<'k>(&mut self, mut next: impl FnMut() -> Option<(&'k [u8], usize)>) -> Option<Run> {
+        let (key_type, routing) = (self.store.key_type(), self.routing);
+        let mut keys = Vec::new();
+        while keys.len() < RUN_KEYS_MAX
+            && let Some((text, end_bytes)) = next()
+            && let Some(key) = key_type.parse(text).ok().filter(|key| routing.admits_stored(key.as_key()))
+        {
+            keys.push((key, end_bytes));
+        }
+        if keys.is_empty() {
+            return None;
+        }
+        let mut keys = keys.iter();
+        let run = match key_type.kind() {
+            KeyKind::U64 => self.values(|| keys.next().and_then(|(key, end_bytes)| Some((u64::of(key)?, *end_bytes)))),
+            KeyKind::Bytes => {
+                self.values(|| keys.next().and_then(|(key, end_bytes)| Some((<&[u8]>::of(key)?, *end_bytes))))
+            }
+        };
+        Some(Run { steps: run.steps + key_steps(key_type) * run.count, ..run })
     }
 
     /// Replies with the values of the keys that `next` returns, each with the offset of its end.
@@ -179,6 +254,7 @@ impl<R: Routing> Runs<'_, R> {
                 }
                 match found {
                     Found::Answer(answer, offset_bytes) => push_answer(responses, answer, offset_bytes),
+                    Found::Value(value, offset_bytes) => push_bare_value(responses, value, offset_bytes),
                     Found::Missing if routing.refuse_missing((*key).into(), version, responses) => errors += 1,
                     Found::Missing => {
                         misses += 1;
@@ -202,42 +278,62 @@ impl<R: Routing> Runs<'_, R> {
     /// Not inlined, as [`Runs::ranges`], so that the loop over values can use all registers.
     #[inline(never)]
     fn neighbors(&mut self, input: &[u8]) -> Option<Run> {
-        let (_, first, _) = floor_or_ceiling(input)?;
-        match self.store.key_kind() {
-            KeyKind::U64 => self.neighbors_of::<u64>(first, input),
-            KeyKind::Bytes => self.neighbors_of::<&[u8]>(first, input),
+        let (_, first, _) = neighbor(input)?;
+        let key_type = self.store.key_type();
+        match plain_kind(key_type) {
+            Some(KeyKind::U64) => u64::parse(first).map(|_| self.neighbors_of(input, u64::parse)),
+            Some(KeyKind::Bytes) => Some(self.neighbors_of(input, <&[u8]>::parse)),
+            None => {
+                let next = |input| neighbor(input).map(|(_, text, len_bytes)| (text, len_bytes));
+                let keys = stored_keys(key_type, Unrouted, input, RUN_KEYS_MAX, next);
+                let mut next_keys = keys.iter();
+                (!keys.is_empty()).then(|| match key_type.kind() {
+                    KeyKind::U64 => self.neighbors_of(input, |_| next_keys.next().and_then(u64::of)),
+                    KeyKind::Bytes => self.neighbors_of(input, |_| next_keys.next().and_then(<&[u8]>::of)),
+                })
+            }
         }
     }
 
-    fn neighbors_of<'i, K: RunKey<'i>>(&mut self, first: &'i [u8], input: &'i [u8]) -> Option<Run> {
-        K::parse(first)?;
+    /// `key` returns the key of the next command, whose text it gets.
+    fn neighbors_of<'i, 'k, K: RunKey<'k>>(
+        &mut self,
+        input: &'i [u8],
+        mut key: impl FnMut(&'i [u8]) -> Option<K>,
+    ) -> Run {
         let (store, version, responses) = (self.store, self.version, &mut *self.responses);
         let mut keys = [(K::default(), Side::After); RUN_KEYS_MAX];
-        let mut ends_bytes = [0; RUN_KEYS_MAX];
+        let mut commands = [(Id::ZkvFloor, 0); RUN_KEYS_MAX];
         let (mut key_count, mut at_bytes) = (0, 0);
         while key_count < RUN_KEYS_MAX
-            && let Some((is_floor, text, len_bytes)) = floor_or_ceiling(&input[at_bytes..])
-            && let Some(key) = K::parse(text)
+            && let Some((id, text, len_bytes)) = neighbor(&input[at_bytes..])
+            && let Some(key) = key(text)
         {
             at_bytes += len_bytes;
-            keys[key_count] = (key, if is_floor { Side::After } else { Side::Before });
-            ends_bytes[key_count] = at_bytes;
+            keys[key_count] = (key, if id == Id::ZkvCeiling { Side::Before } else { Side::After });
+            commands[key_count] = (id, at_bytes);
             key_count += 1;
         }
         let lookup = |i: usize| ColdLookup::Neighbor(keys[i].0.into(), keys[i].1);
         let ready_count = responses.ready_count(store, key_count, lookup);
-        let mut run = Run::default();
-        let answer = |_, neighbor: Result<_, _>| {
+        let (mut run, mut texts) = (Run::default(), KeyTexts::new(store.key_type()));
+        let answer = |i: usize, neighbor: Result<_, _>| {
             if responses.is_full() {
                 return ControlFlow::Break(());
             }
-            match neighbor {
-                Ok(neighbor) => push_neighbor(&mut Reply::new(responses, version), neighbor),
-                Err(_) if is_verification_interrupted() => return ControlFlow::Break(()),
-                Err(_) => {
-                    run.errors += 1;
-                    Reply::new(responses, version).error(damaged());
+            let mut reply = Reply::new(responses, version);
+            let replied = match commands[i].0 {
+                Id::ZkvCover => store
+                    .range_at_floor(neighbor, keys[i].0.into())
+                    .map(|found| push_range(&mut reply, &mut texts, found)),
+                _ => neighbor.map(|found| push_neighbor(&mut reply, &mut texts, found)),
+            };
+            if let Err(error) = replied {
+                if is_verification_interrupted() {
+                    return ControlFlow::Break(());
                 }
+                run.errors += 1;
+                reply.error(refusal(error));
             }
             run.count += 1;
             responses.steps().continue_after(run.count)
@@ -245,20 +341,18 @@ impl<R: Routing> Runs<'_, R> {
         store.neighbor_each(ready_count, |i| keys[i], answer);
         run.steps = SEARCH_STEPS * run.count;
         if let Some(last) = run.count.checked_sub(1) {
-            run.last = Some(if keys[last].1 == Side::After { Id::ZkvFloor } else { Id::ZkvCeiling });
-            run.end_bytes = ends_bytes[last];
+            let (id, end_bytes) = commands[last];
+            (run.last, run.end_bytes) = (Some(id), end_bytes);
         }
-        Some(run)
+        run
     }
 
     #[inline(never)]
     fn ranges(&mut self, input: &[u8]) -> Option<Run> {
         let (store, version, responses) = (self.store, self.version, &mut *self.responses);
-        let kind = store.key_kind();
         let (mut commands, mut at_bytes) = (Vec::new(), 0);
         while commands.len() < RUN_RANGES_MAX
-            && let Some((command, len_bytes, arg_count)) = next_range(&input[at_bytes..])
-            && command.lookup(kind).is_ok()
+            && let Some((command, len_bytes, arg_count)) = next_range(store.key_type(), &input[at_bytes..])
         {
             at_bytes += len_bytes;
             commands.push((command, at_bytes, arg_count));
@@ -266,7 +360,7 @@ impl<R: Routing> Runs<'_, R> {
         if commands.is_empty() {
             return None;
         }
-        let lookup = |i: usize| commands[i].0.lookup(kind).unwrap_or(RangeLookup::NOTHING);
+        let lookup = |i: usize| commands[i].0.lookup();
         let cold_lookup = |i: usize| ColdLookup::Range(lookup(i), commands[i].0.limits());
         let ready_count = responses.ready_count(store, commands.len(), cold_lookup);
         let mut run = Run::default();
@@ -303,22 +397,44 @@ impl<R: Routing> Runs<'_, R> {
     }
 
     fn hash_reads(&mut self, fields: &Fields, input: &[u8]) -> Option<Run> {
-        let first = hash_read(input)?;
-        match self.store.key_kind() {
-            KeyKind::U64 => self.hash_reads_of::<u64>(fields, first.key, input),
-            KeyKind::Bytes => self.hash_reads_of::<&[u8]>(fields, first.key, input),
+        let first = hash_read(input)?.key;
+        let (key_type, routing) = (self.store.key_type(), self.routing);
+        match plain_kind(key_type) {
+            Some(KeyKind::U64) => {
+                Self::plain_key::<u64>(routing, first)?;
+                self.hash_reads_of(fields, input, |text| Self::plain_key::<u64>(routing, text))
+            }
+            Some(KeyKind::Bytes) => {
+                Self::plain_key::<&[u8]>(routing, first)?;
+                self.hash_reads_of(fields, input, |text| Self::plain_key::<&[u8]>(routing, text))
+            }
+            None => {
+                let next = |input| hash_read(input).map(|HashRead { key, len_bytes, .. }| (key, len_bytes));
+                let keys = stored_keys(key_type, routing, input, RUN_HASHES_MAX, next);
+                let mut next_keys = keys.iter();
+                match key_type.kind() {
+                    _ if keys.is_empty() => None,
+                    KeyKind::U64 => self.hash_reads_of(fields, input, |_| next_keys.next().and_then(u64::of)),
+                    KeyKind::Bytes => self.hash_reads_of(fields, input, |_| next_keys.next().and_then(<&[u8]>::of)),
+                }
+            }
         }
     }
 
-    fn hash_reads_of<'i, K: RunKey<'i>>(&mut self, fields: &Fields, first: &'i [u8], input: &'i [u8]) -> Option<Run> {
-        Self::key::<K>(self.routing, first)?;
+    /// `key` returns the key of the next command, whose text it gets.
+    fn hash_reads_of<'i, 'k, K: RunKey<'k>>(
+        &mut self,
+        fields: &Fields,
+        input: &'i [u8],
+        mut key: impl FnMut(&'i [u8]) -> Option<K>,
+    ) -> Option<Run> {
         let (store, version, routing, responses) = (self.store, self.version, self.routing, &mut *self.responses);
         let mut keys = [K::default(); RUN_HASHES_MAX];
         let mut commands = [(Id::HGetAll, HashFields::NONE, 0); RUN_HASHES_MAX];
         let (mut key_count, mut at_bytes) = (0, 0);
         while key_count < RUN_HASHES_MAX
-            && let Some(HashRead { id, key, fields, len_bytes }) = hash_read(&input[at_bytes..])
-            && let Some(key) = Self::key(routing, key)
+            && let Some(HashRead { id, key: text, fields, len_bytes }) = hash_read(&input[at_bytes..])
+            && let Some(key) = key(text)
         {
             at_bytes += len_bytes;
             (keys[key_count], commands[key_count]) = (key, (id, fields, at_bytes));
@@ -340,6 +456,7 @@ impl<R: Routing> Runs<'_, R> {
                         Found::Answer(answer, offset_bytes) => {
                             writer.write_row(id, names, value_of_response(answer, offset_bytes).0)
                         }
+                        Found::Value(value, _) => writer.write_row(id, names, value),
                         Found::Missing if routing.refuse_missing((*key).into(), version, writer.responses) => {
                             run.errors += 1;
                             Ok(())
@@ -382,13 +499,16 @@ impl<R: Routing> Runs<'_, R> {
 
 /// Parses a complete ZKV.RANGE or ZKV.COUNT. Returns it with its length and its number of arguments, or `None` for all
 /// other input.
-fn next_range(input: &[u8]) -> Option<(RangeCommand<'_>, usize, usize)> {
+fn next_range(key_type: KeyType, input: &[u8]) -> Option<(RangeCommand<'_>, usize, usize)> {
     let is_range = range_or_count(input)?;
     let Ok(Parsed::Command { len_bytes, .. }) = parse(input, &mut ParseProgress::default()) else { return None };
     let command = Command::new(&input[..len_bytes]);
     let mut args = command.args();
     args.next();
-    let parsed = if is_range { RangeCommand::range(args) } else { RangeCommand::count(args) };
+    let parsed = match is_range {
+        true => RangeCommand::range(key_type, args),
+        false => RangeCommand::count(key_type, args),
+    };
     Some((parsed.ok()?, len_bytes, command.arg_count()))
 }
 

@@ -46,6 +46,15 @@ pub(super) fn push_answer(responses: &mut Responses, answer: &[u8], offset_bytes
     push_value(&mut Reply::new(responses, Version::default()), value, value_offset_bytes);
 }
 
+/// Replies with a value that is stored at an offset of the records section, without a response header.
+#[inline(always)]
+pub(super) fn push_bare_value(responses: &mut Responses, value: &[u8], offset_bytes: u64) {
+    match value.len() <= SHORT_MAX_BYTES {
+        true => push_short_bulk(responses, value),
+        false => push_value(&mut Reply::new(responses, Version::default()), value, offset_bytes),
+    }
+}
+
 /// Replies with a value, which is copied. There must be room for it.
 #[inline(always)]
 pub(super) fn push_short_bulk(responses: &mut Responses, value: &[u8]) {

@@ -1,6 +1,6 @@
 //! Commands that read the values of given keys.
 
-use super::keys::{key, number};
+use super::keys::{key, key_steps, number, plain_kind};
 use super::keyspace::type_name;
 use super::lookup::{LONE_LOOKUP_STEPS, TextLookup, must_wait_for_key};
 use super::runs::{Runs, Unrouted};
@@ -8,6 +8,7 @@ use super::stored::{push_null, push_value};
 use super::work::{KeysOf, Outcome, Work, WorkStep};
 use super::{Counted, NOT_AN_INTEGER, Out, Replied, SYNTAX};
 use crate::Lookup;
+use crate::format::form::RowKey;
 use crate::format::key::KeyKind;
 use crate::format::record::{ALIGN_BYTES, record_len_bytes};
 use crate::protocol::resp::{Args, Command, integer};
@@ -53,7 +54,7 @@ pub(super) fn more_of_check_keys(
         while let Some(text) = args.next() {
             lookup.key(text)?;
             let steps = out.sink().steps();
-            steps.add(1);
+            steps.add(key_steps(lookup.store.key_type()));
             steps.add_bytes(text.len());
             if steps.is_pass_over() {
                 *next_arg = args.offset_bytes();
@@ -116,10 +117,13 @@ pub(super) fn more_of_mget(
             _ => None,
         };
         let mut runs = Runs { store: lookup.store, version, routing: Unrouted, responses };
-        let run = match lookup.store.key_kind() {
-            // A run ends before a foreign key.
-            KeyKind::U64 => runs.values(|| next_text().and_then(|(text, end_bytes)| Some((number(text)?, end_bytes)))),
-            KeyKind::Bytes => runs.values(next_text),
+        // A run ends before a foreign key.
+        let run = match plain_kind(lookup.store.key_type()) {
+            Some(KeyKind::U64) => {
+                runs.values(|| next_text().and_then(|(text, end_bytes)| Some((number(text)?, end_bytes))))
+            }
+            Some(KeyKind::Bytes) => runs.values(next_text),
+            None => runs.stored_values(next_text).unwrap_or_default(),
         };
         if run.count == 0 && !responses.cold().must_wait() {
             // The verification of blocks was interrupted. Another attempt in the same pass would change nothing.
@@ -247,9 +251,16 @@ pub(super) fn memory_usage(lookup: TextLookup<'_>, mut args: Args<'_>, out: &mut
         out.null();
         return Ok(());
     };
+    if lookup.store.is_compact() {
+        out.integer(value.len() as i64);
+        return Ok(());
+    }
     // A very large table has a greater alignment, which also depends on other rows.
-    let key = key(lookup.store.key_kind(), text)?;
-    out.integer(record_len_bytes(key, value.len(), ALIGN_BYTES) as i64);
+    let key = key(lookup.store.key_type(), text)?;
+    // In a table of ranges, the end of a range has the length of its key, except in some tables of byte keys.
+    let form = lookup.store.record_form();
+    let row_key = RowKey { key: key.as_key(), end: form.has_ends.then_some(key.as_key()) };
+    out.integer(record_len_bytes(form, row_key, value.len(), ALIGN_BYTES) as i64);
     Ok(())
 }
 

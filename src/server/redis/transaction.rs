@@ -115,6 +115,7 @@ impl Session {
     /// executed.
     pub(super) fn advance_transaction(&mut self, len_bytes: usize) {
         self.state.transaction.advance(len_bytes);
+        self.end_caching();
         self.show_exec();
     }
 

@@ -30,6 +30,7 @@ pub(super) enum Work {
     Exists { next_arg: usize, count: i64 },
     Hash(HashReply),
     Keys(Keys),
+    SlotCounts(SlotCounting),
     Commands(Described),
     GetKeys(GetKeys),
     List(List),
@@ -45,6 +46,7 @@ impl Work {
             Work::Hash(HashReply { items: Items::Columns { columns, .. } | Items::Random { columns, .. }, .. }) => {
                 size_of_val(&**columns)
             }
+            Work::SlotCounts(counting) => size_of_val(&counting.counts[..]),
             Work::Hash(_)
             | Work::CheckAccess { .. }
             | Work::CheckSlots { .. }
@@ -143,8 +145,21 @@ pub(super) struct Keys {
     /// sent.
     pub(super) matches: usize,
     pub(super) counting: bool,
-    /// The slot whose keys a CLUSTER command counts or lists. `None` for KEYS.
-    pub(super) slot: Option<SlotTask>,
+    /// The slot whose keys CLUSTER GETKEYSINSLOT lists. `None` for KEYS.
+    pub(super) slot: Option<u16>,
+}
+
+/// A CLUSTER command in progress that first counts the keys of all slots, because nobody has counted those of this
+/// generation yet. A pass that is repeated counts its rows again.
+#[derive(Clone)]
+pub(super) struct SlotCounting {
+    pub(super) task: SlotTask,
+    /// The next row to visit.
+    pub(super) row: usize,
+    /// The end of the rows that were read from the disk, if the table is cold.
+    pub(super) loaded_row: usize,
+    /// The number of visited keys of each slot. Empty before the first row is visited.
+    pub(super) counts: Arc<Vec<u32>>,
 }
 
 /// What a CLUSTER command does with the keys of a slot.
@@ -191,6 +206,8 @@ pub(super) struct UserList {
 pub(super) enum Listed {
     All,
     None,
+    /// The clients with subscriptions, or those without.
+    Subscribers(bool),
     /// The clients with these IDs, in ascending order.
     Ids(Vec<i64>),
 }
@@ -251,6 +268,8 @@ pub(super) struct Filters {
     pub(super) local_address: Option<Vec<u8>>,
     pub(super) older_than_s: Option<u64>,
     pub(super) user: Option<String>,
+    /// Whether the client has subscriptions.
+    pub(super) is_subscriber: Option<bool>,
     /// Whether the command gives a client type that no client of this server has. No client matches then.
     pub(super) is_none: bool,
     /// Whether the client that sent the command stays connected, even if it matches all filters.

@@ -5,18 +5,23 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use thiserror::Error;
 use tracing::{info, warn};
 
+use super::file_slots::{self, Finding};
 use super::watch::Identity;
 use crate::Lookup;
 use crate::canary::{Canary, CanaryError};
+use crate::cluster::SlotSet;
+use crate::counted::counted;
 use crate::replace::{ReplaceError, ReplaceRules, TableSummary};
 use crate::server::process::panics;
 use crate::setting::Setting;
+use crate::slots::SlotRange;
 use crate::store::{
     LookupError, Memory, OpenOptions, Pace, SETTLE, Step, Store, StoreError, Writers, open_file, survive_bus_errors,
     writers_of,
@@ -70,6 +75,38 @@ pub enum OpenError {
         /// The path of the file.
         path: PathBuf,
     },
+    /// A rollback replaced the file's table.
+    #[error(
+        "{}: table {digest:032x} was replaced by a rollback and stays refused: put another table there by rename{hint}",
+        path.display()
+    )]
+    RolledBack {
+        /// The path of the file.
+        path: PathBuf,
+        /// The digest of the table.
+        digest: u128,
+        /// How long the table stays refused.
+        hint: String,
+    },
+    /// The file's table lacks the rows of slots that this node of a cluster expects in it.
+    #[error(
+        "{}: the {} have slots {}, and none has one of the slots {gap}, but this node expects a file with \
+         the rows of slots {expected} ({}): clients would get no value for existing rows: serve a file with these rows, \
+         or pass the slots of the file to {}, as in the name of a shard's file",
+        path.display(), counted(*rows, "sampled row"), slots, Setting::Slots, Setting::Slots
+    )]
+    Slots {
+        /// The path of the file.
+        path: PathBuf,
+        /// The number of rows that were sampled.
+        rows: usize,
+        /// The lowest and the highest slot of these rows.
+        slots: SlotRange,
+        /// Slots without rows, some of which the node expects.
+        gap: SlotRange,
+        /// The slots whose rows the node expects.
+        expected: String,
+    },
     /// The file's table failed its canaries.
     #[error("{}: {error}", path.display())]
     Canary {
@@ -112,6 +149,8 @@ pub(in crate::server) struct Plan {
     /// The path of the canary file, which is read for each check.
     pub(in crate::server) canaries: Option<PathBuf>,
     pub(in crate::server) replace: ReplaceRules,
+    /// The slots whose rows the file must have, on a node of a cluster.
+    pub(in crate::server) slots: Option<Arc<SlotSet>>,
 }
 
 /// What a candidate would replace.
@@ -167,6 +206,7 @@ impl Plan {
             Replaces::Rollback => Ok(()),
         };
         checked.map_err(|error| OpenError::Replace { path: path.to_path_buf(), error })?;
+        store.with_random_reads(|| self.check_slots(&store, path))?;
         let canaries = self.canaries.as_deref().map_or(Ok(Vec::new()), Canary::read_file);
         let pace = &self.options.pace;
         let is_first = matches!(replaces, Replaces::Nothing);
@@ -185,6 +225,30 @@ impl Plan {
             return Err(OpenError::Writer { path: path.to_path_buf() });
         }
         Ok(Candidate { store, file, identity, writers })
+    }
+
+    /// Checks that the table has rows of the slots that this node expects in it.
+    fn check_slots(&self, store: &Store, path: &Path) -> Result<(), OpenError> {
+        let Some(expected) = &self.slots else { return Ok(()) };
+        match file_slots::check(store, expected, &self.options.pace) {
+            Finding::Plausible => Ok(()),
+            Finding::NoExpected(sampled) => {
+                warn!(
+                    "{}: the {} have slots {}, and none has one of the slots {} that this node expects ({}): if the \
+                     file is of another node, clients get no value for existing rows",
+                    path.display(),
+                    counted(sampled.rows, "sampled row"),
+                    sampled.slots,
+                    expected.summary(),
+                    Setting::Slots
+                );
+                Ok(())
+            }
+            Finding::Lacking(gap, sampled) => {
+                let (path, expected) = (path.to_path_buf(), expected.summary());
+                Err(OpenError::Slots { path, rows: sampled.rows, slots: sampled.slots, gap, expected })
+            }
+        }
     }
 
     /// Verifies what lookups in the first generation of a server verify themselves, because nobody waits for a
@@ -252,7 +316,7 @@ impl Plan {
 
 /// Returns the properties of a table that the replacement rules compare.
 pub(super) fn summary(store: &Store) -> TableSummary {
-    TableSummary { rows: store.len() as u64, key_kind: store.key_kind() }
+    TableSummary { rows: store.len() as u64, key_type: store.key_type() }
 }
 
 fn log_step(step: Step) {
@@ -269,7 +333,7 @@ fn log_step(step: Step) {
 /// `pace` cancels the work.
 fn look_up(canaries: &[Canary], store: &Store, sample_rows: usize, pace: &Pace) -> Result<(), CanaryError> {
     for canary in canaries.iter().take_while(|_| pace.goes_on()) {
-        canary.check(store.key_kind(), |key| store.get(key))?;
+        canary.check(store.key_type(), |key| store.get(key))?;
     }
     let step = store.len().div_ceil(sample_rows).max(1);
     let rows: Vec<usize> = (0..store.len()).step_by(step).chain(store.len().checked_sub(1)).collect();

@@ -80,8 +80,18 @@ impl Control {
 
     /// Requests a rollback: the server checks and serves the previous generation again. Returns the number of this
     /// attempt without waiting for its end. The response to an Info request reports the outcome.
+    /// The table that the rollback replaces is refused until the server serves another one from its path. A server that
+    /// follows a published table refuses rollbacks, because a pin returns to an older generation.
     pub fn rollback(&self) -> u64 {
-        self.request(Message::Rollback)
+        let Some(published) = self.published.get() else { return self.request(Message::Rollback) };
+        let (url, number) = (published.facts().url, self.next_attempt());
+        let outcome = format!(
+            "refused: this server follows {url}, and a rollback would affect only this node: `zkv pin {url} NUMBER` \
+             returns all nodes to generation NUMBER"
+        );
+        // The result is `Ok`, so that this case is not counted as a rejected file.
+        self.end_reload(number, Ok(outcome));
+        number
     }
 
     fn next_attempt(&self) -> u64 {

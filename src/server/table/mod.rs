@@ -9,16 +9,18 @@
 mod candidate;
 mod control;
 pub(super) mod fields;
+mod file_slots;
+mod rollback;
 mod served;
 mod supervisor;
 mod watch;
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use tracing::{info, warn};
 
@@ -27,13 +29,14 @@ use super::process::liveness::Thread;
 use crate::Lookup;
 use crate::cluster::SlotSet;
 use crate::setting::Setting;
-use crate::store::{Pace, Store, Writers};
+use crate::store::{Pace, Store, Writers, header_digest, open_file};
 pub use candidate::OpenError;
 pub(super) use candidate::Plan;
 use candidate::{Candidate, Replaces};
 pub(super) use control::ControlChannel;
 pub use control::{Control, PublishedFacts, PublishedTable};
 use fields::Fields;
+pub(super) use rollback::SavedTables;
 pub(super) use served::{PinnedGeneration, ServedTable};
 pub(super) use supervisor::{Supervised, Supervisor};
 use watch::Identity;
@@ -49,8 +52,12 @@ pub(super) struct Generation {
     pub(super) fields: Option<Fields>,
     /// The schema as clients receive it, if the table is typed.
     pub(super) encoded_schema: Option<Arc<[u8]>>,
+    /// Whether a rollback serves this table instead of the newer one at the path, also after a restart.
+    pub(super) is_rollback: bool,
     /// The slots whose rows the file has: all slots, unless the server is a node of a cluster.
     pub(super) slots: Arc<SlotSet>,
+    /// The number of keys of each slot, after a command has counted them.
+    pub(super) slot_counts: OnceLock<Arc<Vec<u32>>>,
     /// The file that direct clients map. `None` if direct clients cannot map the table.
     pub(super) shared: Option<File>,
     /// The table's file. It stays open for a rollback, even if the table was copied into memory.
@@ -62,9 +69,10 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    /// Returns the modification time that the file had when it was opened.
-    pub(super) fn modified(&self) -> SystemTime {
-        self.identity.modified
+    /// Returns the modification time that the file had when it was opened, in seconds since 1970. This is when the file
+    /// was baked, unless somebody has changed the modification time since then.
+    pub(super) fn modified_s(&self) -> u64 {
+        self.identity.modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
     }
 }
 
@@ -87,6 +95,8 @@ pub(super) struct Source {
     /// The path at which new files appear.
     pub(super) path: PathBuf,
     pub(super) plan: Plan,
+    /// The tables that rollbacks serve, for restarts.
+    pub(super) saved: SavedTables,
     /// Whether to serve new files as soon as they appear, without a reload request.
     pub(super) watch: bool,
     /// Whether clients may map the file.
@@ -98,8 +108,8 @@ pub(super) struct Source {
 impl Source {
     pub(super) fn open(&self) -> Result<Generation, OpenError> {
         let (started, mut is_waiting) = (Instant::now(), false);
-        let candidate = loop {
-            match self.plan.open(&self.path, Replaces::Nothing) {
+        let (candidate, is_rollback) = loop {
+            match self.open_first() {
                 Err(OpenError::Writer { path }) if started.elapsed() < WRITERS_WAIT_MAX => {
                     if !std::mem::replace(&mut is_waiting, true) {
                         let wait_max_s = WRITERS_WAIT_MAX.as_secs();
@@ -119,7 +129,30 @@ impl Source {
                 Setting::RowsMin
             );
         }
-        Ok(self.generation_of(candidate, 1, self.file_slots()))
+        Ok(Generation { is_rollback, ..self.generation_of(candidate, 1, self.file_slots()) })
+    }
+
+    /// Opens the file at the path, or the table that a rollback saved to be served instead. Returns the table, and
+    /// whether a rollback saved it.
+    fn open_first(&self) -> Result<(Candidate, bool), OpenError> {
+        let file = open_file(&self.path)?;
+        match self.rolled_back(&file) {
+            Some(digest) => {
+                let path = self.saved.path(digest);
+                warn!(
+                    "{}: table {digest:032x} was replaced by a rollback: serving {} instead",
+                    self.path.display(),
+                    path.display()
+                );
+                Ok((self.plan.open(&path, Replaces::Nothing)?, true))
+            }
+            None => Ok((self.plan.open_file(file, &self.path, Replaces::Nothing)?, false)),
+        }
+    }
+
+    /// Returns the digest of a file's table if a rollback saved another table to be served instead.
+    fn rolled_back(&self, file: &File) -> Option<u128> {
+        header_digest(file, &self.path).ok().filter(|digest| self.saved.has(*digest))
     }
 
     /// Returns a source whose checks report the progress of `thread`, pause regularly, and end early when the server
@@ -149,6 +182,19 @@ impl Source {
         });
         let fields = store.schema_ref().map(|schema| Fields::new(Arc::clone(schema)));
         let encoded_schema = store.schema_ref().map(|schema| schema.encode().into());
-        Generation { number, store, fields, encoded_schema, slots, shared, file, identity, writers }
+        let (is_rollback, slot_counts) = (false, OnceLock::new());
+        Generation {
+            number,
+            store,
+            fields,
+            encoded_schema,
+            is_rollback,
+            slots,
+            slot_counts,
+            shared,
+            file,
+            identity,
+            writers,
+        }
     }
 }

@@ -11,6 +11,7 @@ use tracing::warn;
 use super::Generation;
 use crate::direct::{Board, Waiter};
 use crate::server::sockets::Descriptors;
+use crate::server::watchers::Watchers;
 use crate::store::reopened;
 use crate::sync::unpoisoned;
 
@@ -51,6 +52,8 @@ pub(in crate::server) struct ServedTable {
     is_changed: AtomicBool,
     /// The shared page, which announces the table's state to direct clients. `None` if direct mode is off.
     board: Option<Board>,
+    /// The connections that are woken when the generation is replaced.
+    watchers: Watchers,
 }
 
 impl ServedTable {
@@ -67,6 +70,7 @@ impl ServedTable {
             current: Mutex::new(current),
             is_changed: AtomicBool::new(false),
             board,
+            watchers: Watchers::default(),
         }
     }
 
@@ -92,7 +96,13 @@ impl ServedTable {
         if let Some(board) = &self.board {
             announce(board, generation);
         }
-        std::mem::replace(&mut *unpoisoned(&self.current), Arc::clone(generation))
+        let old = std::mem::replace(&mut *unpoisoned(&self.current), Arc::clone(generation));
+        self.watchers.wake();
+        old
+    }
+
+    pub(in crate::server) fn watchers(&self) -> &Watchers {
+        &self.watchers
     }
 
     /// Returns whether the current file was changed in place and is not trusted.

@@ -16,7 +16,7 @@ use tracing::{debug, error, info, warn};
 use super::candidate::{Candidate, Replaces, summary};
 use super::control::{Control, ControlChannel, Message};
 use super::served::ServedTable;
-use super::watch::{FileVersion, FolderWatch, Identity};
+use super::watch::{FileVersion, FolderWatch, Identity, is_stale_mount};
 use super::{Generation, OpenError, PAUSE, Source, pause};
 use crate::Lookup;
 use crate::cluster::SlotSet;
@@ -25,7 +25,7 @@ use crate::replace::ReplaceRules;
 use crate::server::process::liveness::{Liveness, Thread};
 use crate::server::process::{Notifier, lower_priority};
 use crate::server::stats::Statistics;
-use crate::store::{Mistrust, SETTLE, Writers, reopened};
+use crate::store::{Mistrust, SETTLE, Writers, header_digest, open_file, reopened};
 use crate::sync::{Pending, unpoisoned};
 
 /// The time after which the path is checked again if no notification arrives. Notifications can be lost, and some file
@@ -55,7 +55,7 @@ impl Supervisor {
             previous: None,
             refused: None,
             standing_refusal: None,
-            left_by_rollback: None,
+            unsaved: None,
             retries: false,
             retained,
             is_check_requested: Arc::default(),
@@ -114,12 +114,12 @@ struct Supervision {
     /// The file of the previous generation, the digest of its table, and the slots whose rows it has. The file may have
     /// been unlinked.
     previous: Option<(File, u128, Arc<SlotSet>)>,
-    /// The rejected file at the path, if there is one. Without a reload request, the file is not checked again until it
-    /// changes.
+    /// The rejected file at the path, if there is one, or the file whose table a rollback replaced. Without a reload
+    /// request, the file is not checked again until it changes.
     refused: Option<FileVersion>,
-    /// The file that the last rollback replaced, if that file was still at the path. Without a reload request, this
-    /// file is not served again.
-    left_by_rollback: Option<Identity>,
+    /// The digest of the table that the last rollback replaced, if the table that it serves could not be saved for a
+    /// restart, and why.
+    unsaved: Option<(u128, io::Error)>,
     /// The file at the path, if Info and the metrics report that it was rejected.
     standing_refusal: Option<FileVersion>,
     /// Whether the file that was checked last was rejected for a temporary reason, so that it is checked again even if
@@ -244,6 +244,7 @@ impl Supervision {
         if self.standing_refusal.is_some() && self.standing_refusal != FileVersion::at(&self.source.path).ok() {
             self.report_standing_refusal(None, String::new());
         }
+        self.report_stale_mount();
         if (self.source.watch || !is_trusted) && self.has_new_file() {
             let retried = self.retries;
             let outcome = self.reload();
@@ -259,13 +260,35 @@ impl Supervision {
         self.path_checked = Instant::now();
     }
 
+    /// Reports once that a file that is served from a mount of this file was replaced elsewhere.
+    fn report_stale_mount(&mut self) {
+        if self.standing_refusal.is_none()
+            && let Some(problem) = self.stale_mount()
+        {
+            warn!(generation = self.current().number, "{problem}");
+            self.report_standing_refusal(FileVersion::at(&self.source.path).ok(), format!("out of date: {problem}"));
+        }
+    }
+
+    /// Returns what to do if the path is a stale mount: see [`is_stale_mount`].
+    fn stale_mount(&self) -> Option<String> {
+        let path = &self.source.path;
+        is_stale_mount(path).then(|| {
+            format!(
+                "{}: this mount of a file still shows the old file, which was replaced or removed elsewhere: mount the \
+                 folder of the file instead, and start the server again",
+                path.display()
+            )
+        })
+    }
+
     /// Returns true if the file at the path has not been checked yet, and no process seems to be writing to it. If a
     /// process may be writing to it, sets the time until the next check.
     fn has_new_file(&mut self) -> bool {
         // While a file is being replaced, the path may not exist for a moment.
         let Ok(identity) = Identity::at(&self.source.path) else { return false };
         let is_refused = || self.refused.is_some() && self.refused == FileVersion::at(&self.source.path).ok();
-        let is_new = identity != self.current().identity && Some(identity) != self.left_by_rollback && !is_refused();
+        let is_new = identity != self.current().identity && !is_refused();
         self.unsettled = if is_new { identity.unsettled() } else { None };
         // A process that is changing the served file in place may not have finished.
         let served_has_writers =
@@ -377,16 +400,26 @@ impl Supervision {
         let started = Instant::now();
         let found = Identity::at(&path).ok();
         if found == Some(self.current().identity) && self.current().store.is_trusted() {
+            if let Some(problem) = self.stale_mount() {
+                return Err(problem);
+            }
             return Ok(format!("{}: already served by generation {}", path.display(), self.current().number));
         }
         // The field is set before the check: if the check panics, the file is not retried without a request.
         let tried = FileVersion::at(&path).ok();
         self.refused = tried;
         let replaces = Replaces::Table(summary(&self.current().store), rules);
-        match self.source.plan.open(&path, replaces) {
+        let opened = open_file(&path).map_err(OpenError::from).and_then(|file| {
+            self.check_rolled_back(&file)?;
+            self.source.plan.open_file(file, &path, replaces)
+        });
+        match opened {
             Ok(candidate) => {
-                (self.refused, self.left_by_rollback, self.retries) = (None, None, false);
-                Ok(self.swap(candidate, self.source.file_slots(), started))
+                (self.refused, self.unsaved, self.retries) = (None, None, false);
+                let generation = self.next_generation(candidate, self.source.file_slots());
+                let outcome = self.swap(generation, started);
+                self.source.saved.remove();
+                Ok(outcome)
             }
             Err(error) if error.is_canceled() => {
                 info!("{error}: the server stops");
@@ -408,13 +441,42 @@ impl Supervision {
         }
     }
 
+    /// Rejects a table that a rollback has replaced.
+    fn check_rolled_back(&self, file: &File) -> Result<(), OpenError> {
+        let unsaved = self.unsaved.as_ref().map(|(digest, _)| *digest);
+        let is_unsaved = |digest: &u128| header_digest(file, &self.source.path).is_ok_and(|found| found == *digest);
+        let unsaved = unsaved.filter(is_unsaved);
+        self.source.rolled_back(file).or(unsaved).map_or(Ok(()), |digest| Err(self.rolled_back_error(digest)))
+    }
+
+    /// Returns the reason why a table is refused after a rollback.
+    fn rolled_back_error(&self, digest: u128) -> OpenError {
+        let saved = self.source.saved.path(digest);
+        let saved = saved.display();
+        let hint = match &self.unsaved {
+            Some((_, error)) => {
+                format!(" before the server restarts, because a restart would serve this one again ({saved}: {error})")
+            }
+            None => format!(", or remove {saved} and run `zkv reload` to serve this one again"),
+        };
+        OpenError::RolledBack { path: self.source.path.clone(), digest, hint }
+    }
+
     /// Serves the previous generation. Returns a description of the outcome.
     fn rollback(&mut self) -> Result<String, String> {
         let started = Instant::now();
         let path = self.source.path.clone();
         let Some((file, digest, slots)) = &self.previous else {
             // The result is `Ok`, so that this case is not counted as a rejected file.
-            return Ok("refused: the server has served no earlier generation since it started".to_owned());
+            return Ok(match self.current() {
+                current if current.is_rollback => format!(
+                    "refused: generation {} already serves the previous table, after a rollback, and no earlier one \
+                     is kept: put another table at {} by rename",
+                    current.number,
+                    path.display()
+                ),
+                _ => "refused: the server has no earlier generation with another table".to_owned(),
+            });
         };
         // The file is opened again, because a lease belongs to an open file description, and a generation releases its
         // lease when it is closed.
@@ -429,18 +491,32 @@ impl Supervision {
         if candidate.store.digest() != *digest {
             return Err("the file of the previous generation was overwritten in place: bake its table again".to_owned());
         }
-        // If the file that this rollback replaces is still at the path, that file must not be served again without a
-        // request. Otherwise, the file at the path is a new one, which may be served.
-        if Identity::at(&path).ok() == Some(self.current().identity) {
-            self.left_by_rollback = Some(self.current().identity);
-        }
+        let replaced = self.current().store.digest();
+        // If the file at the path is another one, it is checked like every new file.
+        let left = FileVersion::at(&path).ok().filter(|left| left.is_of(&self.current().identity));
+        self.refused = left;
         self.server.statistics.totals.rollbacks.fetch_add(1, Ordering::Relaxed);
-        Ok(self.swap(candidate, slots, started))
+        let new = Generation { is_rollback: true, ..self.next_generation(candidate, slots) };
+        let outcome = self.swap(new, started);
+        self.previous = None;
+        let saved = self.source.saved.save(&self.current().file, replaced, &self.source.plan.options.pace);
+        self.unsaved = saved.err().map(|error| (replaced, error));
+        let refusal = self.rolled_back_error(replaced);
+        warn!(generation = self.current().number, "{refusal}");
+        if left.is_some() {
+            self.report_standing_refusal(left, format!("refused: {refusal}"));
+        }
+        Ok(format!("{outcome}: the previous table; {refusal}"))
     }
 
-    /// Replaces the current generation with a candidate. Returns a description of the outcome.
-    fn swap(&mut self, candidate: Candidate, slots: Arc<SlotSet>, started: Instant) -> String {
-        let new = Arc::new(self.source.generation_of(candidate, self.current().number + 1, slots));
+    /// Creates the generation that follows the current one.
+    fn next_generation(&self, candidate: Candidate, slots: Arc<SlotSet>) -> Generation {
+        self.source.generation_of(candidate, self.current().number + 1, slots)
+    }
+
+    /// Replaces the current generation. Returns a description of the outcome.
+    fn swap(&mut self, new: Generation, started: Instant) -> String {
+        let new = Arc::new(new);
         // The rejection of an older file is cleared and the swap is counted first, so that a client that sees the new
         // generation also sees these changes.
         self.report_standing_refusal(None, String::new());
@@ -448,7 +524,10 @@ impl Supervision {
         let old = self.server.table.replace(&new);
         self.server.table.set_changed(false);
         self.verified_in_background = Some(0);
-        self.previous = old.file.try_clone().ok().map(|file| (file, old.store.digest(), Arc::clone(&old.slots)));
+        // A rollback to the same rows would be of no use.
+        if old.store.digest() != new.store.digest() {
+            self.previous = old.file.try_clone().ok().map(|file| (file, old.store.digest(), Arc::clone(&old.slots)));
+        }
         self.retained.add(old);
         let Generation { number, store, .. } = &*new;
         info!(

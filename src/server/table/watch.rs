@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use notify::{EventKind, RecursiveMode, Watcher};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use signal_hook::consts::SIGIO;
 use signal_hook::low_level::pipe;
 use tracing::warn;
@@ -71,6 +72,11 @@ impl FileVersion {
         self.identity.unsettled()
     }
 
+    /// Returns whether this is a version of the file with this identity.
+    pub(super) fn is_of(&self, identity: &Identity) -> bool {
+        self.identity == *identity
+    }
+
     pub(in crate::server) fn at(path: &Path) -> io::Result<FileVersion> {
         let metadata = std::fs::metadata(path)?;
         Ok(FileVersion {
@@ -78,6 +84,19 @@ impl FileVersion {
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         })
     }
+}
+
+/// Returns whether a path is the mount of a single file that has no name any more, because it was replaced or removed
+/// where it was mounted from. Such a path shows the old file until it is mounted again, and never a new one. Returns
+/// false before Linux 5.8, which does not report mounts.
+pub(super) fn is_stale_mount(path: &Path) -> bool {
+    let needed = StatxFlags::NLINK | StatxFlags::MNT_ID;
+    let found = |path: &Path| {
+        statx(CWD, path, AtFlags::empty(), needed).ok().filter(|found| found.stx_mask & needed.bits() == needed.bits())
+    };
+    // The link count of other files at a path is at least 1, except on some file systems of other machines.
+    let Some(file) = found(path).filter(|file| file.stx_nlink == 0) else { return false };
+    folders(path).last().and_then(|folder| found(folder)).is_some_and(|folder| folder.stx_mnt_id != file.stx_mnt_id)
 }
 
 /// Calls a function whenever something changes in the watched folders, until this value is dropped.
@@ -117,6 +136,7 @@ impl Drop for EndReport {
     }
 }
 
+/// Returns the folder of a path, and, if the path is a symbolic link, also the folder of its target.
 fn folders(path: &Path) -> Vec<PathBuf> {
     let folder_of = |path: &Path| match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::permissions::User;
 use super::table::Users;
-use crate::format::key::KeyKind;
+use crate::format::key::Key;
+use crate::format::key_type::KeyType;
 use crate::protocol::resp::commands::{Id, Spec};
 
 /// The reason why a request is not permitted.
@@ -206,13 +207,25 @@ impl Access {
         }
     }
 
-    pub(in crate::server) fn permits_key(&self, kind: KeyKind, text: &[u8]) -> bool {
-        self.is_authenticated && self.user.as_ref().is_none_or(|user| user.keys.permits(kind, text))
+    /// Returns whether the key that a client sent as `text` is permitted.
+    pub(in crate::server) fn permits_key(&self, key_type: KeyType, text: &[u8]) -> bool {
+        self.is_authenticated && self.user.as_ref().is_none_or(|user| user.keys.permits(key_type, text))
     }
 
-    /// Returns whether all keys that begin with `start` are permitted.
-    pub(in crate::server) fn permits_prefix(&self, start: &[u8]) -> bool {
-        self.is_authenticated && self.user.as_ref().is_none_or(|user| user.keys.permits_prefix(start))
+    /// Returns whether a stored key is permitted.
+    pub(in crate::server) fn permits_stored_key(&self, key_type: KeyType, key: Key<'_>) -> bool {
+        self.is_authenticated && self.user.as_ref().is_none_or(|user| user.keys.permits_stored(key_type, key))
+    }
+
+    /// Returns whether all byte keys of a range are permitted, because they begin with the same permitted prefix.
+    pub(in crate::server) fn permits_range(&self, start: &[u8], end: &[u8], is_end_excluded: bool) -> bool {
+        self.is_authenticated
+            && self.user.as_ref().is_none_or(|user| user.keys.permits_range(start, end, is_end_excluded))
+    }
+
+    /// Returns whether all keys are permitted that a client selects by sending `text` as a prefix.
+    pub(in crate::server) fn permits_prefix(&self, key_type: KeyType, text: &[u8]) -> bool {
+        self.is_authenticated && self.user.as_ref().is_none_or(|user| user.keys.permits_prefix(key_type, text))
     }
 }
 

@@ -6,8 +6,10 @@
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-use crate::format::key::KeyKind;
+use crate::format::key::Key;
+use crate::format::key_type::KeyType;
 use crate::protocol::resp::commands::{Id, Spec, all_commands, find_full, is_unsupported_name, is_write_name};
+use crate::store::prefix_end;
 
 /// The categories of Redis's commands, in Redis's order.
 pub(in crate::server) const CATEGORIES: [&str; 21] = [
@@ -179,20 +181,66 @@ impl KeyAccess {
         }
     }
 
-    /// Returns whether every key that begins with `start` is permitted.
-    pub(super) fn permits_prefix(&self, start: &[u8]) -> bool {
+    /// Returns whether every key is permitted whose written form begins with `start`.
+    fn permits_start(&self, start: &[u8]) -> bool {
         match self {
             KeyAccess::All => true,
             KeyAccess::Prefixes(prefixes) => prefixes.iter().any(|prefix| start.starts_with(prefix.as_bytes())),
         }
     }
 
-    /// Returns whether the key that a client sent as `text` is permitted. If the table's keys are numbers, ignores
-    /// leading zeros.
-    pub(super) fn permits(&self, kind: KeyKind, text: &[u8]) -> bool {
-        match kind {
-            KeyKind::U64 => self.permits_prefix(without_leading_zeros(text)),
-            KeyKind::Bytes => self.permits_prefix(text),
+    /// Returns whether all byte keys of a range are permitted, because they begin with the same permitted prefix.
+    pub(super) fn permits_range(&self, start: &[u8], end: &[u8], is_end_excluded: bool) -> bool {
+        // The end of the range of all keys with a prefix does not begin with the prefix.
+        let ends = |prefix: &[u8]| {
+            end.starts_with(prefix) || is_end_excluded && prefix_end(prefix).is_some_and(|after| after == end)
+        };
+        match self {
+            KeyAccess::All => true,
+            KeyAccess::Prefixes(prefixes) => {
+                prefixes.iter().map(String::as_bytes).any(|prefix| start.starts_with(prefix) && ends(prefix))
+            }
+        }
+    }
+
+    /// Returns whether every key is permitted that a client selects by sending `text` as a prefix.
+    pub(super) fn permits_prefix(&self, key_type: KeyType, text: &[u8]) -> bool {
+        if self.is_all() || key_type.is_plain() {
+            return self.permits_start(text);
+        }
+        // Text that is no prefix selects no keys.
+        key_type.written_prefix(text).map_or_else(|_| self.permits_start(text), |start| self.permits_start(&start))
+    }
+
+    /// Returns whether the key that a client sent as `text` is permitted. The key's written form decides, so that no
+    /// other spelling of the key, such as a number with leading zeros, leads to it.
+    pub(super) fn permits(&self, key_type: KeyType, text: &[u8]) -> bool {
+        match (self, key_type) {
+            (KeyAccess::All, _) => true,
+            (_, KeyType::U64) => self.permits_start(without_leading_zeros(text)),
+            (_, KeyType::BYTES) => self.permits_start(text),
+            // Text that is not a key leads to no key.
+            _ => key_type
+                .parse(text)
+                .map_or_else(|_| self.permits_start(text), |key| self.permits_stored(key_type, key.as_key())),
+        }
+    }
+
+    /// Returns whether a stored key is permitted.
+    pub(super) fn permits_stored(&self, key_type: KeyType, key: Key<'_>) -> bool {
+        if self.is_all() {
+            return true;
+        }
+        match key {
+            Key::U64(number) if key_type == KeyType::U64 => {
+                self.permits_start(itoa::Buffer::new().format(number).as_bytes())
+            }
+            Key::Bytes(bytes) if key_type == KeyType::BYTES => self.permits_start(bytes),
+            _ => {
+                let mut written = Vec::new();
+                key_type.write(key, &mut written);
+                self.permits_start(&written)
+            }
         }
     }
 
@@ -401,11 +449,62 @@ mod tests {
             ("0x", true, true),
             ("", false, false),
         ] {
-            assert_eq!(prefixes.permits(KeyKind::U64, text.as_bytes()), number, "{text}");
-            assert_eq!(prefixes.permits(KeyKind::Bytes, text.as_bytes()), bytes, "{text}");
+            assert_eq!(prefixes.permits(KeyType::U64, text.as_bytes()), number, "{text}");
+            assert_eq!(prefixes.permits(KeyType::BYTES, text.as_bytes()), bytes, "{text}");
         }
-        assert!(KeyAccess::Prefixes(vec![String::new()]).permits(KeyKind::Bytes, b"x"));
-        assert!(!KeyAccess::Prefixes(Vec::new()).permits(KeyKind::Bytes, b"x"));
+        assert!(KeyAccess::Prefixes(vec![String::new()]).permits(KeyType::BYTES, b"x"));
+        assert!(!KeyAccess::Prefixes(Vec::new()).permits(KeyType::BYTES, b"x"));
+    }
+
+    #[test]
+    fn no_spelling_of_a_key_leads_past_the_pattern() {
+        for (key_type, pattern, text, is_permitted) in [
+            ("ip", "2001:db8:", "2001:DB8::1", true),
+            ("ip", "2001:DB8:", "2001:DB8::1", false),
+            ("ip", "10.", "::ffff:10.0.0.1", true),
+            ("ip", "::ffff:", "::ffff:10.0.0.1", false),
+            ("ip", "10.", "11.0.0.1", false),
+            ("i64", "-", "-5", true),
+            ("i64", "0", "-0", true),
+            ("i64", "-", "-0", false),
+            ("i64", "0", "0012", false),
+            ("i64", "1", "0012", true),
+            ("uuid", "0190163d-8694-", "0190163D8694739BAEA5966C26F8AD91", true),
+            ("uuid", "0190163D", "0190163D8694739BAEA5966C26F8AD91", false),
+            ("hex", "0a", "0A1F", true),
+            ("bytes,bytes", "DE,", r"\D\E,Berlin", true),
+            ("bytes,bytes", "DE,", r"DE\,x,Berlin", false),
+            ("bytes,bytes", "DE", r"DE\,x,Berlin", true),
+            ("ip", "10.", "10.x", true),
+        ] {
+            let (key_type, keys): (KeyType, _) =
+                (key_type.parse().unwrap(), KeyAccess::Prefixes(vec![pattern.to_owned()]));
+            assert_eq!(keys.permits(key_type, text.as_bytes()), is_permitted, "{key_type} {pattern} {text}");
+            if let Ok(key) = key_type.parse(text.as_bytes()) {
+                assert_eq!(keys.permits_stored(key_type, key.as_key()), is_permitted, "{key_type} {pattern} {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_permitted_if_the_pattern_has_all_keys_that_it_selects() {
+        for (key_type, pattern, text, is_permitted) in [
+            ("bytes", "DE", "DEU", true),
+            ("bytes", "DE", "D", false),
+            ("bytes,bytes", "DE,", "DE", true),
+            ("bytes,bytes", "DE,", r"\D\E", true),
+            ("bytes,bytes", "DE,B", "DE", false),
+            ("bytes,bytes", "DE,B", "DE,Ber", true),
+            ("bytes,bytes", "DE,", r"DE\,x", false),
+            ("bytes,bytes", "DE,", "", false),
+            ("bytes,ip", "DE,10.", "DE,10.0.0.1", true),
+            ("hex", "0a", "0A", true),
+            ("hex", "0a1f", "0A", false),
+        ] {
+            let (key_type, keys): (KeyType, _) =
+                (key_type.parse().unwrap(), KeyAccess::Prefixes(vec![pattern.to_owned()]));
+            assert_eq!(keys.permits_prefix(key_type, text.as_bytes()), is_permitted, "{key_type} {pattern} {text}");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Models of epochs, tags, and counts of verified blocks. They check that every byte that an accepted batch returns was
 //! verified in that batch's epoch.
 
-use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use super::{BlockData, BlockNumbers, Blocks, Epoch};
@@ -68,6 +68,14 @@ impl Table {
             self.trusted.set(stamp, stamp, 0);
             self.blocks.trust_again(false);
         }
+    }
+
+    /// Begins the trusted epoch that has the tag of the first one, and skips the epochs of all other tags.
+    fn use_tags_again(&self) {
+        let distrusted = Epoch(u64::from(u8::MAX)).next(false);
+        assert_eq!((distrusted.is_distrust(), distrusted.next(false).tag()), (true, Epoch::FIRST.tag()));
+        self.blocks.epoch.store(distrusted.0, Ordering::Release);
+        self.look_again();
     }
 }
 
@@ -169,12 +177,22 @@ fn a_tag_of_an_ended_epoch_is_not_written_when_its_number_is_used_again() {
         let reading = Arc::clone(&table);
         let reader = thread::spawn(move || assert!([None, Some(BAKED)].contains(&reading.batch())));
         table.write(OVERWRITTEN);
-        // Skips the epochs of all other tags.
-        let distrusted = Epoch(u64::from(u8::MAX)).next(false);
-        assert_eq!((distrusted.is_distrust(), distrusted.next(false).tag()), (true, Epoch::FIRST.tag()));
-        table.blocks.epoch.store(distrusted.0, Ordering::Release);
-        table.look_again();
+        table.use_tags_again();
         assert_eq!(table.batch(), None);
+        reader.join().unwrap();
+    });
+}
+
+/// A block is verified, and the file changes so often that a new epoch has the same tag.
+#[test]
+fn a_tag_of_an_ended_epoch_does_not_count_when_its_number_is_used_again() {
+    check_model(3, || {
+        let table = Table::new();
+        assert_eq!(table.batch(), Some(BAKED));
+        let reading = Arc::clone(&table);
+        let reader = thread::spawn(move || assert!([None, Some(BAKED)].contains(&reading.batch())));
+        table.write(OVERWRITTEN);
+        table.use_tags_again();
         reader.join().unwrap();
     });
 }
@@ -273,5 +291,67 @@ fn a_root_that_was_read_before_a_change_does_not_make_the_changed_file_trusted()
         table.look_again();
         writer.join().unwrap();
         assert!([None, Some(BAKED)].contains(&table.batch()));
+    });
+}
+
+/// A file of one block, whose page is replaced by a copy before it is trusted: nothing else reveals its changes.
+struct CopiedTable {
+    blocks: Blocks,
+    page: AtomicU8,
+    copy: AtomicU8,
+    /// Whether the mapping shows the copy. Replacing a page is no fence in the model.
+    is_copied: AtomicBool,
+    copies: Mutex<()>,
+}
+
+impl CopiedTable {
+    fn read(&self) -> u8 {
+        let byte = if self.is_copied.load(Ordering::Relaxed) { &self.copy } else { &self.page };
+        byte.load(Ordering::Relaxed)
+    }
+
+    /// Copies the block and verifies the copy, as `Blocks::compare_sum_of_copy` does.
+    fn verify(&self, epoch: Epoch) -> bool {
+        let _copies = self.copies.lock().unwrap();
+        if !self.is_copied.load(Ordering::Relaxed) {
+            self.copy.store(self.page.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.is_copied.store(true, Ordering::Relaxed);
+        }
+        let is_intact = self.read() == BAKED;
+        if is_intact {
+            self.blocks.note_verified_copy(epoch, 0);
+        }
+        is_intact
+    }
+
+    fn batch(&self) -> Option<u8> {
+        let epoch = self.blocks.epoch();
+        let is_intact = self.blocks.are_verified(epoch, 0, 1) || self.verify(epoch);
+        let copied = self.read();
+        let is_accepted = self.blocks.accept(epoch, || true);
+        (is_intact && is_accepted).then_some(copied)
+    }
+}
+
+/// A writer overwrites a block and restores the file's times, while one thread copies the block and another one reads
+/// it.
+#[test]
+fn a_batch_that_may_have_read_the_page_before_its_copy_is_not_accepted() {
+    check_model(3, || {
+        let blocks = Blocks::of_records(1).unwrap();
+        blocks.distrust(blocks.epoch());
+        blocks.trust_again(true);
+        let (page, copy, is_copied) = (AtomicU8::new(BAKED), AtomicU8::new(0), AtomicBool::new(false));
+        let table = Arc::new(CopiedTable { blocks, page, copy, is_copied, copies: Mutex::new(()) });
+        let reading = Arc::clone(&table);
+        let reader = thread::spawn(move || {
+            assert!([None, Some(BAKED)].contains(&reading.batch()));
+            assert!([None, Some(BAKED)].contains(&reading.batch()));
+        });
+        let writing = Arc::clone(&table);
+        let writer = thread::spawn(move || writing.page.store(OVERWRITTEN, Ordering::Relaxed));
+        assert!([None, Some(BAKED)].contains(&table.batch()));
+        reader.join().unwrap();
+        writer.join().unwrap();
     });
 }

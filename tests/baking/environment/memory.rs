@@ -102,7 +102,7 @@ fn rows_of(count: u64, step: u64, prefix: &'static str, value: Vec<u8>) -> impl 
     }
 }
 
-const BYTES: &[&str] = &["--keys", "bytes", "--allow-key-kind-change"];
+const BYTES: &[&str] = &["--keys", "bytes", "--allow-key-type-change"];
 
 #[test]
 fn short_rows_are_baked_within_the_memory_allowed() {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-const UNCLOSED: &str =
-    "a quoted field is not closed before the input ends: add the closing quote, and double each inner quote";
+const UNCLOSED: &str = "a quoted field is not closed before the input ends: add the closing quote, and double each inner quote, or, if \
+     quotes are part of the text, read fields without quotes (--quote none)";
 
 #[test]
 fn a_producer_that_dies_within_a_row_is_detected_if_the_row_is_incomplete() {

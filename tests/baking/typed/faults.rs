@@ -11,6 +11,12 @@ fn a_value_that_does_not_fit_its_type_is_named() {
         ("i8", "128", "an integer from -128 to 127"),
         ("u64", "-1", "an integer from 0 to 18446744073709551615"),
         ("f32", "one", "a number, NaN, inf, or -inf"),
+        ("f32", "3.4028236e38", "a number in the range of the type"),
+        ("f64", "-1e400", "a number in the range of the type"),
+        ("list(f32)", "[1e39]", "a number in the range of the type"),
+        ("f32", "16777217", "an integer that the type holds exactly, or a number with a point"),
+        ("f64", "-9007199254740993", "an integer that the type holds exactly, or a number with a point"),
+        ("f64", "18446744073709551615", "an integer that the type holds exactly, or a number with a point"),
         ("bool", "yes", "true, false, 1, or 0"),
         ("date", "2026-02-30", "a date, such as 2026-11-21"),
         (
@@ -20,7 +26,7 @@ fn a_value_that_does_not_fit_its_type_is_named() {
         ),
         ("decimal(4,2)", "1.234", "a decimal number with at most the digits of the column"),
         ("list(u8)", "[256]", "an integer from 0 to 255"),
-        ("list(u8,2)", "[1]", "a list of the column's length"),
+        ("list(u8,2)", "[1]", "a list of the column's length; a type without a length has lists of any length"),
         ("i8", &long, "an integer from -128 to 127"),
     ] {
         let found = if text.len() > 40 { &shown } else { text };
@@ -53,9 +59,16 @@ fn a_field_of_json_lines_that_does_not_fit_is_named() {
         ("date", "1", "a string"),
         ("bytes", "1", "a string"),
         ("f64", "[1]", "a number"),
+        ("f64", "1e400", "a number in the range of the type"),
+        ("f64", "9007199254740993", "an integer that the type holds exactly, or a number with a point"),
+        ("list(f32)", "[1,16777217]", "an integer that the type holds exactly, or a number with a point"),
         ("list(f32)", "1", "a list"),
         ("list(f32)", "\"[1]\"", "a list"),
-        ("list(f32)", "[null]", "a number, NaN, inf, or -inf"),
+        ("list(f32)", "[true]", "a number, NaN, inf, or -inf"),
+        ("list(i32)", "[null]", "an integer from -2147483648 to 2147483647"),
+        ("list(text)", "\"[1]\"", "a list"),
+        ("list(text)", "[null]", "a list of strings, such as [\"a\",\"b\"]"),
+        ("list(text)", "[1]", "a list of strings, such as [\"a\",\"b\"]"),
         ("u8", "{}", "a number"),
     ] {
         let found = if json == "\"[1]\"" { "\\\"[1]\\\"" } else { json };
@@ -71,9 +84,9 @@ fn a_field_of_json_lines_that_does_not_fit_is_named() {
              that the column can be null (--types NAME:TYPE?)",
         );
     }
-    folder.bake_text("{\"k\":1,\"a\":\"\\ud800\"}", &["--format", "jsonl", "--key", "k", "--types", "a:text"]).fails(
-        "standard input:1: invalid JSON at byte 19: unexpected end of hex escape: one object was expected on each line",
-    );
+    folder
+        .bake_text("{\"k\":1,\"a\":\"\\ud800\"}", &["--format", "jsonl", "--key", "k", "--types", "a:text"])
+        .fails("standard input:1: invalid JSON at byte 19: unexpected end of hex escape: an object was expected");
 }
 
 #[test]
@@ -106,7 +119,7 @@ fn columns_and_types_that_do_not_fit_the_input_are_named() {
         ),
         (
             &["--header", "--key", "id", "--types", "c:u8"],
-            "the typed column \"c\" does not exist: the header has id, a, b (--columns)",
+            "the typed column \"c\" does not exist: the header has id, a, b (--columns, --types NAME:TYPE?)",
         ),
         (
             &["--header", "--key", "id", "--types", "a:u8", "--columns", "a,b"],
@@ -118,7 +131,7 @@ fn columns_and_types_that_do_not_fit_the_input_are_named() {
         ),
         (
             &["--header", "--key", "1", "--types", "id:text,a:u8"],
-            "the key column \"id\" is text, and keys are unsigned 64-bit numbers: choose one of them (--types, --keys u64 or --keys bytes)",
+            "the key column \"id\" is bytes, and keys are u64: choose one of them (--types, --keys)",
         ),
         (
             &["--header", "--key", "id", "--types", "a:u8,a:u8"],
@@ -127,8 +140,9 @@ fn columns_and_types_that_do_not_fit_the_input_are_named() {
     ] {
         folder.bake_text(text, args).fails(&format!("standard input: {message}"));
     }
-    folder.bake_text(text, &["--header", "--key", "id", "--types", "id:i64,a:u8"]).fails(
-        "typed columns: the key column is id:i64, where u64, text, or bytes was expected: declare one of them (--types)",
+    folder.bake_text(text, &["--header", "--key", "id", "--types", "id:f64,a:u8"]).fails(
+        "typed columns: the key column is id:f64, where u64, i64, text, bytes, date, or timestamp was expected: declare \
+         one of them (--types)",
     );
 }
 

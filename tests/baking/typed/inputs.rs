@@ -40,7 +40,7 @@ fn types_are_inferred_and_printed() {
     // Text keys.
     let text = "id,day,at\na,2026-11-21,2026-11-21T19:09:38.5Z\n";
     folder
-        .bake_text(text, &[&args[..], &["--keys", "bytes", "--allow-key-kind-change"]].concat())
+        .bake_text(text, &[&args[..], &["--keys", "bytes", "--allow-key-type-change"]].concat())
         .infers("'id:bytes,day:date,at:timestamp(us)'");
     assert_eq!(folder.typed_rows(), ["a day=2026-11-21 at=2026-11-21T19:09:38.500000Z"]);
 }
@@ -59,11 +59,19 @@ fn fields_of_json_lines_are_cells() {
     let types = "d:bool,e:u8?,c:list(f32)";
     folder.bake_text(text, &["--format", "jsonl", "--key", "id", "--types", types]).succeeds();
     assert_eq!(folder.typed_rows(), ["1 d=true e=null c=[1,2]", "2 d=false e=null c=[0.5]"]);
+    // Lists of strings, however they are spelled.
+    let text = "{\"id\":1,\"t\":[ \"a\\u0041\" , \"\\/\" ]}\n{\"id\":2,\"t\":[]}\n{\"id\":3}\n";
+    folder.bake_text(text, &["--format", "jsonl", "--key", "id", "--typed"]).infers("'id:u64,t:list(text)?'");
+    assert_eq!(folder.typed_rows(), ["1 t=[\\\"aA\\\",\\\"/\\\"]", "2 t=[]", "3 t=null"]);
+    let csv = "id,t\n1,\"[\"\"aA\"\", \"\"/\"\"]\"\n2,[]\n3,\n";
+    let of_json = std::fs::read(folder.path("storage.db")).unwrap();
+    folder.bake_text(csv, &["--header", "--key", "id", "--types", "t:list(text)?"]).succeeds();
+    assert!(std::fs::read(folder.path("storage.db")).unwrap() == of_json);
     // A string has the text of its value.
     let text =
         "{\"k\":\"a\",\"v\":\"-1.50\",\"f\":\"NaN\",\"n\":\"18446744073709551615\",\"t\":\"2026-11-21T00:00:00Z\"}\n";
     let types = "k:text,v:decimal(4,2),f:f32,n:u64,t:timestamp(ms)";
-    let args = ["--format", "jsonl", "--key", "k", "--types", types, "--allow-key-kind-change"];
+    let args = ["--format", "jsonl", "--key", "k", "--types", types, "--allow-key-type-change"];
     folder.bake_text(text, &args).succeeds();
     assert_eq!(folder.typed_rows(), ["a v=-1.50 f=NaN n=18446744073709551615 t=2026-11-21T00:00:00.000Z"]);
 }
@@ -79,7 +87,54 @@ fn other_inputs_have_the_columns_of_the_first() {
     folder.write("4.csv", "id,b\n4,w\n");
     folder
         .bake(&["1.csv", "4.csv", "--header", "--key", "id", "--types", "a:i8,b:text"])
-        .fails("4.csv: the typed column \"a\" does not exist: the header has id, b (--columns)");
+        .fails("4.csv: the typed column \"a\" does not exist: the header has id, b (--columns, --types NAME:TYPE?)");
+}
+
+#[test]
+fn a_column_that_can_be_null_is_null_in_an_older_input_that_lacks_it() {
+    let folder = Folder::new();
+    folder.write("new.csv", "id,a,b\n1,1,x\n2,,y\n");
+    folder.write("old.csv", "b,id\nz,3\n");
+    folder.write("older.csv", "id,b\n4,w\n");
+    folder.write("old.jsonl", "{\"id\":5,\"b\":\"v\"}\n");
+    let inputs = ["old.csv", "older.csv", "new.csv", "old.jsonl", "--header", "--key", "id"];
+    let types = ["--types", "a:i64?,b:text"];
+    let ended = folder.bake(&[&inputs[..], &types].concat());
+    assert_eq!(
+        (ended.status.code(), &*ended.err),
+        (
+            Some(0),
+            "baker: warning: old.csv: the typed column \"a\" does not exist, and is null in all rows of the input: correct \
+             the name, or require all columns (--require-columns)\n"
+        )
+    );
+    let rows = ["1 a=1 b=x", "2 a=null b=y", "3 a=null b=z", "4 a=null b=w", "5 a=null b=v"];
+    assert_eq!(folder.typed_rows(), rows);
+    folder
+        .bake(&[&inputs[..], &types, &["--require-columns"]].concat())
+        .fails("old.csv: the typed column \"a\" does not exist: the header has b, id (--columns)");
+    // The types of the first input apply to the others.
+    let ended = folder.bake(&["new.csv", "old.csv", "--header", "--key", "id", "--typed"]);
+    assert!(ended.status.success() && ended.err.contains("old.csv: the typed column \"a\""), "{}", ended.err);
+    assert_eq!(folder.typed_rows(), rows[..3]);
+    let ended = folder.bake(&["new.csv", "--require-columns"]);
+    assert!(ended.err.contains("--require-columns requires --typed or --types: pass one of them"), "{}", ended.err);
+}
+
+#[cfg(feature = "full")]
+#[test]
+fn a_column_that_can_be_null_is_null_in_an_older_parquet_file() {
+    let folder = Folder::new();
+    folder.bake_text("id,b\n3,z\n", &["--header", "--key", "id", "--types", "b:text"]).succeeds();
+    let zkv = crate::helpers::programs::program("zkv");
+    let dump = ["dump", "storage.db", "--format", "parquet", "-o", "old.parquet"];
+    folder.run(folder.command(&zkv).args(dump), b"").succeeds();
+    let types = ["old.parquet", "--key", "id", "--types", "a:list(f32)?,b:text,c:i64?"];
+    let ended = folder.bake(&types);
+    assert_eq!((ended.status.code(), ended.err.matches("is null in all rows").count()), (Some(0), 2), "{}", ended.err);
+    assert_eq!(folder.typed_rows(), ["3 a=null b=z c=null"]);
+    let ended = folder.bake(&[&types[..], &["--require-columns"]].concat());
+    assert!(ended.status.code() == Some(1) && ended.err.contains("\"a\" does not exist"), "{}", ended.err);
 }
 
 #[test]

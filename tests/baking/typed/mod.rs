@@ -5,3 +5,5 @@ mod faults;
 mod inputs;
 #[cfg(feature = "full")]
 mod model;
+#[cfg(feature = "full")]
+mod parquet;

@@ -11,7 +11,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use zero_kv::bake::{self, Input, Options, RowPiece, TypedColumns, parse_types};
 use zero_kv::for_each_number;
-use zero_kv::typed::{Column, ColumnType, ElementType, List, RowEncoder, Schema, Value, write_text};
+use zero_kv::typed::{Column, ColumnType, ElementType, List, RowEncoder, Schema, TextList, Value, write_text};
 
 use crate::helpers::baker_runs::Folder;
 use crate::helpers::random::Random;
@@ -44,6 +44,7 @@ const COLUMNS: &[(&str, &str)] = &[
         "list(timestamp(us))",
         "? group NAME (LIST) { repeated group list { required int64 element (TIMESTAMP(MICROS,true)); } }",
     ),
+    ("list(text)", "? group NAME (LIST) { repeated group list { optional binary element (STRING); } }"),
 ];
 
 /// A cell of a random row. Lists contain the values of their elements.
@@ -53,6 +54,7 @@ enum Cell {
     Scalar(Value<'static>),
     Text(String),
     List(ElementType, Vec<Value<'static>>),
+    TextList(Vec<String>),
 }
 
 fn scalar(random: &mut Random, column_type: ColumnType) -> Value<'static> {
@@ -72,7 +74,9 @@ fn scalar(random: &mut Random, column_type: ColumnType) -> Value<'static> {
                     let unscaled = (i128::from(bits) << 40) % 10_i128.pow(precision.into());
                     Value::Decimal { unscaled: if bits & 2 == 2 { -unscaled } else { unscaled }, scale }
                 }
-                ColumnType::Text | ColumnType::Bytes | ColumnType::List { .. } => unreachable!("not scalars"),
+                ColumnType::Text | ColumnType::Bytes | ColumnType::List { .. } | ColumnType::TextList => {
+                    unreachable!("not scalars")
+                }
             }
         };
     }
@@ -83,13 +87,14 @@ fn cell(random: &mut Random, column: &Column) -> Cell {
     if column.is_nullable && random.below(4) == 0 {
         return Cell::Null;
     }
+    let text = |random: &mut Random, len_min: usize| -> String {
+        let parts = ["a", "ä", "\"", ",", "\n", "\\", "0", "null", " "];
+        (0..len_min + random.below(6)).map(|_| parts[random.below(parts.len())]).collect()
+    };
     match column.column_type {
-        ColumnType::Text | ColumnType::Bytes => {
-            let parts = ["a", "ä", "\"", ",", "\n", "\\", "0", "null", " "];
-            // An empty field of delimited text is null in a column that can be null.
-            let len = random.below(6) + usize::from(column.is_nullable);
-            Cell::Text((0..len).map(|_| parts[random.below(parts.len())]).collect())
-        }
+        // An empty field of delimited text is null in a column that can be null.
+        ColumnType::Text | ColumnType::Bytes => Cell::Text(text(random, usize::from(column.is_nullable))),
+        ColumnType::TextList => Cell::TextList((0..random.below(4)).map(|_| text(random, 0)).collect()),
         ColumnType::List { element, .. } => {
             let len = random.below(4);
             Cell::List(element, (0..len).map(|_| scalar(random, element.column_type())).collect())
@@ -110,6 +115,8 @@ impl Cell {
                 let bytes = self.elements();
                 write_text(&Value::List(List::new(*element, &bytes).unwrap()), &mut text);
             }
+            // Another spelling of the list.
+            Cell::TextList(texts) => return serde_json::to_string_pretty(texts).unwrap(),
         }
         String::from_utf8(text).unwrap()
     }
@@ -120,12 +127,19 @@ impl Cell {
             Cell::Null => "null".to_owned(),
             Cell::Text(text) => serde_json::to_string(text).unwrap(),
             Cell::Scalar(Value::Date(_) | Value::Timestamp(..)) => format!("\"{}\"", self.text()),
+            Cell::TextList(texts) => {
+                let string = |text: &String| serde_json::to_string(text).unwrap().replace('ä', "\\u00e4");
+                format!("[ {} ]", texts.iter().map(string).collect::<Vec<_>>().join(" , "))
+            }
             Cell::Scalar(_) | Cell::List(..) => self.text(),
         }
     }
 
-    /// Returns the encoded elements of a list.
+    /// Returns the encoding of a list.
     fn elements(&self) -> Vec<u8> {
+        if let Cell::TextList(texts) = self {
+            return serde_json::to_vec(texts).unwrap();
+        }
         let Cell::List(element, values) = self else { return Vec::new() };
         let bytes = |value: &Value<'_>| match *value {
             Value::F32(value) => value.to_le_bytes().to_vec(),
@@ -142,6 +156,7 @@ impl Cell {
             (Cell::Text(text), ColumnType::Bytes) => Value::Bytes(text.as_bytes()),
             (Cell::Text(text), _) => Value::Text(text),
             (Cell::List(element, _), _) => Value::List(List::new(*element, elements).unwrap()),
+            (Cell::TextList(_), _) => Value::TextList(TextList::from_bytes(elements).unwrap()),
         }
     }
 
@@ -152,6 +167,7 @@ impl Cell {
             Cell::Scalar(value) => vec![*value],
             Cell::Text(text) => vec![Value::Bytes(text.as_bytes())],
             Cell::List(_, values) => values.clone(),
+            Cell::TextList(texts) => texts.iter().map(|text| Value::Bytes(text.as_bytes())).collect(),
         }
     }
 }
@@ -200,7 +216,13 @@ fn parquet_file(columns: &[Column], parquet_types: &[String], rows: &[(u64, Vec<
     writer.into_inner().unwrap()
 }
 
-fn put<T: DataType>(group: &mut SerializedRowGroupWriter<'_, Vec<u8>>, values: &[T::T], defs: &[i16], reps: &[i16]) {
+/// Writes the next column of a row group. Without definition levels, no value is null.
+pub(super) fn put<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
+    values: &[T::T],
+    defs: &[i16],
+    reps: &[i16],
+) {
     let mut column = group.next_column().unwrap().unwrap();
     let levels = |levels: &[i16]| (!levels.is_empty()).then(|| levels.to_vec());
     column.typed::<T>().write_batch(values, levels(defs).as_deref(), levels(reps).as_deref()).unwrap();
@@ -210,16 +232,18 @@ fn put<T: DataType>(group: &mut SerializedRowGroupWriter<'_, Vec<u8>>, values: &
 fn put_column(group: &mut SerializedRowGroupWriter<'_, Vec<u8>>, column: &Column, cells: &[&Cell]) {
     let (mut defs, mut reps) = (Vec::new(), Vec::new());
     let nullable = i16::from(column.is_nullable);
-    let list = matches!(column.column_type, ColumnType::List { .. });
-    // The elements of lists of i16 are optional in the file.
-    let element = 1 + i16::from(matches!(column.column_type, ColumnType::List { element: ElementType::I16, .. }));
+    let list = matches!(column.column_type, ColumnType::List { .. } | ColumnType::TextList);
+    // The elements of lists of i16 and of text are optional in the file.
+    let is_optional =
+        matches!(column.column_type, ColumnType::List { element: ElementType::I16, .. } | ColumnType::TextList);
     for cell in cells {
         match cell {
-            Cell::List(_, values) if !values.is_empty() => {
-                defs.extend(values.iter().map(|_| nullable + element));
-                reps.extend((0..values.len()).map(|i| i16::from(i > 0)));
+            Cell::List(..) | Cell::TextList(_) if !cell.values().is_empty() => {
+                let count = cell.values().len();
+                defs.extend(std::iter::repeat_n(nullable + 1 + i16::from(is_optional), count));
+                reps.extend((0..count).map(|i| i16::from(i > 0)));
             }
-            Cell::List(..) => {
+            Cell::List(..) | Cell::TextList(_) => {
                 defs.push(nullable);
                 reps.push(0);
             }
@@ -275,7 +299,7 @@ fn physical(column_type: ColumnType) -> Type {
         ColumnType::I64 | ColumnType::U64 | ColumnType::Timestamp(_) => Type::INT64,
         ColumnType::F32 => Type::FLOAT,
         ColumnType::F64 => Type::DOUBLE,
-        ColumnType::Text | ColumnType::Bytes => Type::BYTE_ARRAY,
+        ColumnType::Text | ColumnType::Bytes | ColumnType::TextList => Type::BYTE_ARRAY,
         ColumnType::Decimal { precision: 0..=9, .. } => Type::INT32,
         ColumnType::Decimal { precision: 0..=18, .. } => Type::INT64,
         ColumnType::Decimal { .. } => Type::BYTE_ARRAY,

@@ -57,7 +57,7 @@ fn every_lookup_of_numbers_equals_the_servers_response() {
 fn every_lookup_of_bytes_equals_the_model() {
     let model: BTreeMap<String, String> = (0..3000).map(|i| (format!("key/{}", i * 7), format!("value {i}"))).collect();
     let csv: String = model.iter().map(|(key, value)| format!("{key},{value}\n")).collect();
-    let scene = Scene::baked(Keys::Bytes, csv);
+    let scene = Scene::baked(Keys::BYTES, csv);
     for memory in MEMORIES {
         let served = scene.serve(&["--memory", memory]);
         let direct = super::open(served.socket());

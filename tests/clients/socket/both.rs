@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
+use zero_kv::KeyType;
 use zero_kv::client::request::Floor;
 use zero_kv::client::{AsyncClient, Client, ClientError, Options, ProjectedRows, Row, RowsOrValues};
 use zero_kv::typed::{OwnedRow, Schema};
@@ -46,6 +47,7 @@ same_methods! {
     fn get_rows_or_values(keys: &[u64]) -> RowsOrValues;
     fn call_with_schema(requests: &[Floor<'_>]) -> (Vec<Option<Row>>, Option<Arc<Schema>>);
     fn ping() -> ();
+    fn key_type() -> KeyType;
     fn reload() -> u64;
 }
 
@@ -55,6 +57,7 @@ pub(crate) trait AnyClient: SameMethods + Sized + Send + 'static {
     fn get_number(&mut self, key: u64) -> CallResult<Option<Vec<u8>>>;
     fn rows(&mut self, backward: bool) -> CallResult<Vec<Row>>;
     fn count(&mut self) -> CallResult<u64>;
+    fn expect_key_type(&mut self, key_type: KeyType);
 }
 
 impl AnyClient for Client {
@@ -72,6 +75,10 @@ impl AnyClient for Client {
 
     fn count(&mut self) -> CallResult<u64> {
         Client::count(self, ..)
+    }
+
+    fn expect_key_type(&mut self, key_type: KeyType) {
+        Client::expect_key_type(self, key_type);
     }
 }
 
@@ -104,6 +111,10 @@ impl AnyClient for OnTokio {
 
     fn count(&mut self) -> CallResult<u64> {
         self.runtime.block_on(self.client.count(..))
+    }
+
+    fn expect_key_type(&mut self, key_type: KeyType) {
+        self.client.expect_key_type(key_type);
     }
 }
 

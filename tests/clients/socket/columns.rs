@@ -14,6 +14,7 @@ use zero_kv::typed::{ColumnBuffers, ColumnError, Projection, TypedRow};
 use super::both::{AnyClient, with_both};
 use super::violation;
 use crate::helpers::random::Random;
+use crate::helpers::repeating::StopOnDrop;
 use crate::helpers::scripted_server::{ERROR, EXISTS, NO_SCHEMA, NOT_FOUND, Script, ScriptedServer, found, page};
 use crate::helpers::tables::Table;
 use crate::helpers::typed_tables::{MIXED, TypedTable, row_of, schema, some_columns};
@@ -279,11 +280,13 @@ fn calls_return_rows_of_one_schema_while_tables_are_replaced<C: AnyClient>() {
                 })
             })
             .collect();
+        // If a table is not served in time, the clients must end, too.
+        let stop = StopOnDrop(&is_over);
         for version in 1..=20 {
             tables[version % 2].replace(&tables[0]);
             server.wait_for("generation", version as u64 + 1);
         }
-        is_over.store(true, Ordering::Relaxed);
+        drop(stop);
         clients.into_iter().for_each(|client| client.join().unwrap());
     });
     assert!(calls.into_inner() > 0);

@@ -149,13 +149,23 @@ fn iteration_ends_at_the_first_error() {
 }
 
 #[test]
-fn the_client_learns_the_key_kind_from_a_count() {
-    for (answers, kind) in [(vec![COUNT_7], KeyKind::U64), (vec![ERROR, COUNT_7], KeyKind::Bytes)] {
-        let peer = ScriptedServer::answering(&answers);
-        assert_eq!(Client::connect(peer.socket()).unwrap().key_kind().unwrap(), kind);
+fn the_key_type_is_one_that_this_version_knows() {
+    let answered = |text: &str| {
+        let peer = ScriptedServer::answering(&[&found(text.as_bytes())]);
+        Client::connect(peer.socket()).unwrap().key_type()
+    };
+    for text in ["u64", "ip", "bytes,date", &["timestamp"; 8].join(",")] {
+        assert_eq!(answered(text).unwrap().to_string(), text);
     }
-    let peer = ScriptedServer::answering(&[ERROR, ERROR]);
-    let error = Client::connect(peer.socket()).unwrap().key_kind().unwrap_err();
+    for text in ["u128", "U64", "ip,", " ip", &"\u{fffd}".repeat(20)] {
+        assert_eq!(violation(answered(text)), Violation::KeyType { len_bytes: text.len() });
+    }
+    for len_bytes in [0, 80] {
+        let length = Violation::ResponseLen { op: Op::KeyType, len_bytes, min_bytes: 1, max_bytes: 79 };
+        assert_eq!(violation(answered(&"x".repeat(len_bytes))), length);
+    }
+    let peer = ScriptedServer::answering(&[ERROR]);
+    let error = Client::connect(peer.socket()).unwrap().key_type().unwrap_err();
     assert!(matches!(error, ClientError::Server { .. }), "{error:?}");
 }
 
@@ -190,8 +200,12 @@ fn every_part_of_a_page_is_checked() {
     let refused = |answer: &[u8]| page_error(first_page(ALL, 0, answer));
     assert_eq!(first_page(ALL, 0, &good).unwrap().len(), 2);
 
-    for code in [0, 3, 255] {
-        assert_eq!(refused(&raw_page(page_header(2, code, 3, 0), records)), PageError::KeyKind { code });
+    // Form 3 has keys of 16 bytes, and form 5 numbers that are ranges.
+    for form in [3, 5] {
+        assert_eq!(refused(&raw_page(page_header(2, form, 3, 0), records)), PageError::Truncated { row: 0 });
+    }
+    for code in [0, 4, 8, 255] {
+        assert_eq!(refused(&raw_page(page_header(2, code, 3, 0), records)), PageError::RecordForm { code });
     }
     for bits in [0, 2, 13, 255] {
         assert_eq!(refused(&raw_page(page_header(2, 1, bits, 0), records)), PageError::Align { bits });
@@ -224,6 +238,44 @@ fn every_part_of_a_page_is_checked() {
     assert_eq!(first_page(ALL, 0, &page(&[(1_u64, &*long)], 0)).unwrap().len(), 1);
 }
 
+/// Encodes a page of ranges of numbers without values.
+fn range_page(ranges: &[(u64, u64)]) -> Vec<u8> {
+    let record = |(first, last): &(u64, u64)| [&first.to_le_bytes()[..], &last.to_le_bytes(), &[0; 8]].concat();
+    raw_page(page_header(ranges.len() as u32, 5, 3, 0), &ranges.iter().flat_map(record).collect::<Vec<_>>())
+}
+
+#[test]
+fn ranges_are_in_order_and_do_not_overlap() {
+    let page = first_page(ALL, 0, &range_page(&[(1, 1), (2, 5), (6, 9)])).unwrap();
+    assert_eq!(keys(&page), [1, 2, 6].map(OwnedKey::U64));
+    for (ranges, row) in [([(2, 1), (3, 3)], 0), ([(1, 2), (2, 3)], 1), ([(1, 9), (2, 3)], 1)] {
+        assert_eq!(page_error(first_page(ALL, 0, &range_page(&ranges))), PageError::RangeOrder { row });
+    }
+}
+
+#[test]
+fn a_cover_has_the_documented_bytes_and_accepts_one_range_that_contains_the_key() {
+    let ranges = [range_page(&[(5, 9)]), NOT_FOUND.to_vec()];
+    let peer = ScriptedServer::answering(&ranges.each_ref().map(Vec::as_slice));
+    let mut client = Client::connect(peer.socket()).unwrap();
+    assert_eq!(client.cover(7).unwrap(), Some((OwnedKey::U64(5), OwnedKey::U64(9), vec![])));
+    assert_eq!(peer.request(), [0, 0, 0, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
+    assert_eq!(client.cover("cat").unwrap(), None);
+    assert_eq!(peer.request(), *b"\0\x01\0\x12\0\0\0\x03cat\0\0\0\0\0");
+
+    let error_of = |answer: &[u8]| {
+        let peer = ScriptedServer::answering(&[answer]);
+        Client::connect(peer.socket()).unwrap().cover(7)
+    };
+    for outside in [range_page(&[(8, 9)]), range_page(&[(5, 6)]), page(&[(7_u64, "")], 0)] {
+        assert_eq!(page_error(error_of(&outside)), PageError::OutOfRange { row: 0 });
+    }
+    assert_eq!(page_error(error_of(&range_page(&[]))), PageError::RowCount { rows: 0, rows_max: 1 });
+    assert_eq!(page_error(error_of(&range_page(&[(5, 7), (8, 9)]))), PageError::RowCount { rows: 2, rows_max: 1 });
+    let refused = error_of(ERROR).unwrap_err().to_string();
+    assert!(refused.contains("the range of key 7") && refused.contains("bake a table of ranges"), "{refused}");
+}
+
 #[test]
 fn rows_outside_the_request_are_rejected() {
     let range = |start: u64, end: u64| (Bound::Included(Key::U64(start)), Bound::Excluded(Key::U64(end)));
@@ -235,9 +287,9 @@ fn rows_outside_the_request_are_rejected() {
     let excluded = (Bound::Excluded(Key::U64(3)), Bound::Included(Key::U64(4)));
     assert_eq!(page_error(first_page(excluded, 2, &rows)), PageError::OutOfRange { row: 0 });
     let of_bytes = (Bound::Included(Key::from("a")), Bound::Unbounded);
-    assert_eq!(page_error(first_page(of_bytes, 2, &rows)), PageError::KeyKind { code: 1 });
+    assert_eq!(page_error(first_page(of_bytes, 2, &rows)), PageError::RecordForm { code: 1 });
     let bytes = page(&[("ant", "")], 0);
-    assert_eq!(page_error(first_page(range(0, 9), 2, &bytes)), PageError::KeyKind { code: 2 });
+    assert_eq!(page_error(first_page(range(0, 9), 2, &bytes)), PageError::RecordForm { code: 2 });
 }
 
 #[test]
@@ -255,7 +307,7 @@ fn floor_and_ceiling_accept_one_row_on_the_right_side() {
     assert_eq!(error_of(two, |client| client.floor(7)), PageError::RowCount { rows: 2, rows_max: 1 });
     assert_eq!(error_of(page(&[(7_u64, "")], 1), |client| client.floor(7)), PageError::MoreFlag { more: 1 });
     let bytes = page(&[("bee", "")], 0);
-    assert_eq!(error_of(bytes, |client| client.floor(7)), PageError::KeyKind { code: 2 });
+    assert_eq!(error_of(bytes, |client| client.floor(7)), PageError::RecordForm { code: 2 });
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn serve(keys: Keys, csv: &str) -> StoreAndClient {
 
 fn of_bytes() -> StoreAndClient {
     let rows = (0..3000).map(|i: u64| format!("key/{},{}\n", i.wrapping_mul(0x9e37_79b9) % 100_000, "v".repeat(90)));
-    serve(Keys::Bytes, &rows.collect::<String>())
+    serve(Keys::BYTES, &rows.collect::<String>())
 }
 
 fn of_numbers() -> StoreAndClient {
@@ -48,7 +48,7 @@ fn every_lookup_equals_the_lookup_in_the_file() {
     for StoreAndClient { store, mut client, .. } in [of_bytes(), of_numbers()].into_iter() {
         let mut random = random(seed);
         let kind = store.key_kind();
-        assert_eq!(client.key_kind().unwrap(), kind);
+        assert_eq!(client.key_type().unwrap(), store.key_type());
         let mut key = || match (kind, random() % 23_000) {
             (KeyKind::U64, key) => OwnedKey::U64(key),
             (KeyKind::Bytes, key) => OwnedKey::Bytes(format!("key/{}", key * 5).into_bytes()),

@@ -1,7 +1,7 @@
 //! The clients in Rust and Python have the same methods.
 //!
-//! Both Rust clients get their methods from the macros in `methods.rs` and `column_methods.rs`. The tests read the sources,
-//! because Rust cannot list the methods of a type.
+//! Both Rust clients get their methods from the macros in `methods.rs` and `column_methods.rs`. The tests read the
+//! sources, because Rust cannot list the methods of a type.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ const ONLY_IN_RUST: &[(&str, &str)] = &[
     ("iter", "range() without arguments returns all rows"),
     ("first_page", "range() requests pages"),
     ("last_page", "range() requests pages"),
-    ("key_kind", "the keys of results have a Python type"),
+    ("expect_key_type", "the clients in Python encode keys, and encode them again for another type"),
     ("authenticate", "a client in Python has one user, which is an argument of its constructor"),
     ("reload", "administration uses zkv"),
     ("rollback", "administration uses zkv"),
@@ -29,11 +29,23 @@ const ONLY_IN_RUST: &[(&str, &str)] = &[
     ("get_projected", "columns() returns arrays"),
 ];
 
-/// Methods that only the clients in Python have: in Rust, dropping a client closes its connection, `get_projected` returns
-/// rows or buffers, `get` and `get_many` return bytes, and the types of keys are checked when a program is compiled. In
-/// Python, clients are mappings.
-const ONLY_IN_PYTHON: &[&str] =
-    &["close", "columns", "get_bytes", "get_bytes_many", "items", "keys", "strict", "values"];
+/// Methods that only the clients in Python have: in Rust, dropping a client closes its connection, `get_projected`
+/// returns rows or buffers, `floor_many`, `ceiling_many`, and `cover_many` rows from which the caller takes columns,
+/// `get` and `get_many` return bytes, and the types of keys are checked when a program is compiled. In Python, clients
+/// are mappings.
+const ONLY_IN_PYTHON: &[&str] = &[
+    "ceiling_columns",
+    "close",
+    "columns",
+    "cover_columns",
+    "floor_columns",
+    "get_bytes",
+    "get_bytes_many",
+    "items",
+    "keys",
+    "strict",
+    "values",
+];
 
 /// Methods that only the blocking client in Rust has: direct mode needs no client while it looks keys up.
 const ONLY_BLOCKING: &[&str] = &["direct", "direct_with"];
@@ -46,24 +58,33 @@ const ONLY_OF_CLUSTERS_IN_RUST: &[&str] = &[
     "call_with_schema",
     "connect",
     "connect_with",
+    "cover_many_with_schema",
+    "expect_key_type",
     "first_page",
     "get_many_with",
     "get_projected",
     "get_rows_or_values",
     "get_with",
     "iter",
-    "key_kind",
     "last_page",
 ];
 
 /// Methods of tables that clients do not have: because the protocol has no request for them; because they are hidden
-/// (`nearest_*`, `read*`); or, for the last four, because clients receive projected rows (`get_projected`), which the
-/// caller copies into buffers or a matrix.
+/// (`columns_of`, `nearest_*`, `read*`); or, for the last four, because clients receive projected rows
+/// (`get_projected`), which the caller copies into buffers or a matrix.
 const ONLY_OF_TABLES: &[&str] = &[
     "ceiling_many_with",
+    "columns_of",
     "count_many",
+    "cover_columns",
+    "cover_fill_columns",
+    "cover_matrix",
+    "cover_many_with",
     "floor_many_with",
+    "has_ranges",
     "is_empty",
+    "key",
+    "key_kind",
     "len",
     "nearest_many",
     "nearest_many_with",

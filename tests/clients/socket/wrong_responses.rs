@@ -53,7 +53,7 @@ fn every_violation_is_reported_and_the_next_call_reconnects<C: AnyClient>() {
     let too_long = Violation::ValueLen { len_bytes: 101, max_bytes: 100 };
     let unexpected = |status, len_bytes| Violation::UnexpectedValue { op: Op::Get, status, len_bytes };
     for (answer, expected) in [
-        (response_header(7, 0).to_vec(), Violation::Status { code: 7 }),
+        (response_header(9, 0).to_vec(), Violation::Status { code: 9 }),
         (response_header(u32::MAX, 0).to_vec(), Violation::Status { code: u32::MAX }),
         (response_header(0, 101).to_vec(), too_long),
         (response_header(1, 5).to_vec(), unexpected(Status::NotFound, 5)),

@@ -4,7 +4,7 @@ use zero_kv::format::FormatError;
 
 use super::{NOT_FOUND_BY_INDEX, row, rows};
 use crate::helpers::encoder::{
-    self, FENCE, FENCE_ROWS, FENCES, KEY_KIND, PLACES, RECORDS, number, place_at, put, put_u32, seal,
+    self, FENCE, FENCE_ROWS, FENCES, KEY_KIND, KEY_TYPE, PLACES, RECORDS, number, place_at, put, put_u32, seal,
 };
 use crate::helpers::rows::{ByteRows, Scratch};
 
@@ -182,24 +182,26 @@ fn a_byte_key_that_leads_to_another_record_is_rejected() {
 #[test]
 fn a_file_declared_to_be_of_the_other_kind_is_rejected() {
     let scratch = Scratch::new();
-    let declare = |mut file: Vec<u8>, kind: u32| {
+    let declare = |mut file: Vec<u8>, kind: u32, key_type: u32| {
         put_u32(&mut file, KEY_KIND, kind);
+        put_u32(&mut file, KEY_TYPE, key_type);
         seal(&mut file);
         scratch.refusal(&file)
     };
+    // The types `u64` and `bytes` have the numbers of their kinds.
     for count in [1, 5, 16, 21, 300] {
-        let refusal = declare(scratch.bake(&rows(count)), 2);
+        let refusal = declare(scratch.bake(&rows(count)), 2, 2);
         assert!(matches!(refusal, FormatError::Row { .. }), "{count} numbers as bytes: {refusal}");
-        let refusal = declare(scratch.bake(&byte_rows(count as usize)), 1);
+        let refusal = declare(scratch.bake(&byte_rows(count as usize)), 1, 1);
         assert!(matches!(refusal, FormatError::Row { .. }), "{count} keys of bytes as numbers: {refusal}");
     }
     for kind in [0, 3, 256, u32::MAX] {
-        let expected = FormatError::HeaderField { what: "the key kind", expected: 1, found: kind.into() };
-        assert_eq!(declare(scratch.bake(&byte_rows(21)), kind), expected);
+        let expected = FormatError::HeaderField { what: "the key kind", expected: 2, found: kind.into() };
+        assert_eq!(declare(scratch.bake(&byte_rows(21)), kind, 2), expected);
     }
     // This number can also be read as a byte key, but its slot belongs to the hash of a number.
     let row = [(u64::from_le_bytes(*b"\x06\0abcdef"), b"value".to_vec())];
-    let refusal = declare(scratch.bake(&row), 2);
+    let refusal = declare(scratch.bake(&row), 2, 2);
     assert!(matches!(refusal, FormatError::Row { row: 0, .. }), "{refusal}");
 }
 

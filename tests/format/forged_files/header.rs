@@ -22,7 +22,7 @@ fn sections_that_overlap_are_rejected() {
     // The section starts in the header itself.
     let refusal = scratch.refusal(&forged(&scratch, 21, offset_at(RECORDS), 128));
     let expected =
-        FormatError::SectionOverlap { section: SectionKind::Records, offset_bytes: 128, previous_end_bytes: 288 };
+        FormatError::SectionOverlap { section: SectionKind::Records, offset_bytes: 128, previous_end_bytes: 304 };
     assert_eq!(refusal, expected);
 }
 
@@ -270,11 +270,13 @@ fn another_hash_seed_is_rejected() {
 #[test]
 fn fixed_numbers_of_the_format_are_checked() {
     let scratch = Scratch::new();
-    let entry = |i: usize| 64 + i * 32;
+    let entry = |i: usize| encoder::ENTRIES + i * encoder::ENTRY;
     let cases = [
         (12, 3, "the key kind", 1),
         (12, 0, "the key kind", 1),
         (44, 16384, "the block length", 4096),
+        (encoder::FLAGS, 4, "the flags", 0),
+        (encoder::FLAGS, 3, "the flags", 1),
         (entry(0), 2, "the kind of a section", 1),
         (entry(3), 0, "the kind of a section", 4),
         (entry(4), 4, "the kind of a section", 5),

@@ -2,8 +2,10 @@
 
 mod bytes;
 mod contents;
+mod groups;
 mod header;
 mod mutations;
+mod ranges;
 
 use zero_kv::format::FormatError;
 

@@ -3,15 +3,16 @@
 use std::ops::Range;
 use std::panic::RefUnwindSafe;
 
-use zero_kv::KeyKind;
-use zero_kv::Lookup;
+use zero_kv::bake::TableLayout;
+use zero_kv::{Key, KeyKind, Lookup, Store};
 
 use super::bytes::byte_rows;
+use super::ranges::{address, addresses, span_rows};
 use super::rows;
 use crate::helpers::encoder::{self, SECTIONS, number, put, seal};
 use crate::helpers::random::Random;
 use crate::helpers::records::{RecordKey, assert_lookups_match_its_records};
-use crate::helpers::rows::Scratch;
+use crate::helpers::rows::{KeySpan, Scratch};
 
 /// Changes one to eight bytes, or one integer, anywhere in the file or in one section.
 fn mutate(file: &mut [u8], random: &mut Random) {
@@ -42,6 +43,15 @@ fn mutate(file: &mut [u8], random: &mut Random) {
 /// Opens changed files with correct checksums, and makes lookups in those that open. Returns how many were opened and
 /// rejected.
 fn try_forgeries<K: RecordKey + RefUnwindSafe>(good: &[Vec<u8>], seeds: Range<u64>, keys: &[K]) -> (u64, u64) {
+    try_each_forgery(good, seeds, |store, file| {
+        assert_eq!(Some(store.key_kind()), KeyKind::from_code(K::KIND));
+        assert_lookups_match_its_records(store, file, keys);
+    })
+}
+
+/// Opens changed files with correct checksums, and passes those that open to `check`. Returns how many were opened and
+/// rejected.
+fn try_each_forgery(good: &[Vec<u8>], seeds: Range<u64>, check: impl Fn(&Store, &[u8]) + RefUnwindSafe) -> (u64, u64) {
     let scratch = Scratch::new();
     let (mut opened, mut refused) = (0, 0);
     for seed in seeds {
@@ -51,8 +61,7 @@ fn try_forgeries<K: RecordKey + RefUnwindSafe>(good: &[Vec<u8>], seeds: Range<u6
         seal(&mut file);
         let outcome = std::panic::catch_unwind(|| match scratch.open(&file) {
             Ok(store) => {
-                assert_eq!(Some(store.key_kind()), KeyKind::from_code(K::KIND));
-                assert_lookups_match_its_records(&store, &file, keys);
+                check(&store, &file);
                 true
             }
             Err(_) => false,
@@ -72,6 +81,46 @@ fn a_forged_file_is_rejected_or_every_lookup_matches_its_records() {
     let keys: Vec<u64> = (0..910).step_by(13).chain([u64::MAX, u64::MAX - 1, 1 << 63]).collect();
     let (opened, refused) = try_forgeries(&good, 0..4000, &keys);
     assert!(opened > 100 && refused > 1000, "too few of one kind: {opened} opened, {refused} rejected");
+}
+
+#[test]
+fn a_forged_file_with_the_compact_layout_is_rejected_or_every_lookup_matches_its_groups() {
+    let scratch = Scratch::of(TableLayout::Compact);
+    let good = [0, 5, 21, 300, 700].map(|count| scratch.bake(&rows(count)));
+    let (opened, refused) = try_each_forgery(&good, 0..4000, |store, file| {
+        let rows = encoder::rows_of_compact(file);
+        assert_eq!((store.len(), store.key_kind()), (rows.len(), KeyKind::U64));
+        assert!(store.iter().map(Result::unwrap).eq(rows.iter().map(|(key, value)| (Key::U64(*key), &value[..]))));
+        let keys = rows.keys().flat_map(|key| [key.wrapping_sub(1), *key, key.wrapping_add(1)]);
+        for key in keys.chain([0, 1 << 63, u64::MAX]) {
+            assert_eq!(store.get(key), Ok(rows.get(&key).map(|value| &value[..])), "key {key}");
+            let row = |(key, value): (&u64, &'_ Vec<u8>)| (*key, value.clone());
+            let found = |row: Option<(Key<'_>, &[u8])>| row.map(|(key, value)| (key.as_u64().unwrap(), value.to_vec()));
+            assert_eq!(store.floor(key).map(found), Ok(rows.range(..=key).next_back().map(row)), "floor of {key}");
+            assert_eq!(store.ceiling(key).map(found), Ok(rows.range(key..).next().map(row)), "ceiling of {key}");
+        }
+    });
+    assert!(opened > 100 && refused > 1000, "too few of one kind: {opened} opened, {refused} rejected");
+}
+
+#[test]
+fn a_forged_file_of_addresses_or_ranges_is_rejected_or_every_lookup_matches_its_records() {
+    let (addresses, numbers) = (addresses(300), span_rows(300, |i| i * 3));
+    let texts = span_rows(300, |i| format!("key-{:03}", i * 3).into_bytes());
+    let spans = span_rows(200, |i| address(i * 3));
+    let keys = |end: u64| (0..end).step_by(13);
+    let numbers_near: Vec<_> = keys(910).map(|first| KeySpan { first, last: first }).collect();
+    let near = |first: Vec<u8>| KeySpan { last: first.clone(), first };
+    let texts_near: Vec<_> = keys(910).map(|i| near(format!("key-{i:03}").into_bytes())).collect();
+    let spans_near: Vec<_> = keys(610).map(|i| KeySpan { first: address(i), last: address(i) }).collect();
+    for (opened, refused) in [
+        try_forgeries(&[Scratch::new().bake(&addresses)], 0..1000, &keys(910).map(address).collect::<Vec<_>>()),
+        try_forgeries(&[encoder::encode(&numbers)], 0..1000, &numbers_near),
+        try_forgeries(&[encoder::encode(&texts)], 0..1000, &texts_near),
+        try_forgeries(&[encoder::encode(&spans)], 0..1000, &spans_near),
+    ] {
+        assert!(opened > 20 && refused > 250, "too few of one kind: {opened} opened, {refused} rejected");
+    }
 }
 
 #[test]

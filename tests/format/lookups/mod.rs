@@ -11,7 +11,7 @@ use zero_kv::Lookup;
 use zero_kv::{Key, Store};
 
 use crate::helpers::random::Random;
-use crate::helpers::rows::{Scratch, TestKey, bake_to};
+use crate::helpers::rows::{Scratch, TestKey};
 
 type Model<K> = BTreeMap<K, Vec<u8>>;
 
@@ -98,7 +98,7 @@ fn value(random: &mut Random) -> Vec<u8> {
 fn bake_shuffled<K: TestKey>(scratch: &Scratch, model: &Model<K>, seed: u64) -> Store {
     let mut rows: Vec<(K, Vec<u8>)> = model.clone().into_iter().collect();
     Random(seed).shuffle(&mut rows);
-    bake_to(&scratch.path(), &rows);
+    scratch.bake(&rows);
     Store::open(scratch.path()).unwrap()
 }
 

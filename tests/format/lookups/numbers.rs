@@ -6,7 +6,7 @@ use zero_kv::format::index::{Hash, Parts};
 
 use super::{Model, assert_agrees, bake_shuffled, rows_of, value};
 use crate::helpers::random::Random;
-use crate::helpers::rows::Scratch;
+use crate::helpers::rows::{LAYOUTS, Scratch};
 
 /// The distribution of the keys.
 #[derive(Clone, Copy, Debug)]
@@ -48,13 +48,16 @@ fn model(distribution: Distribution, rows: usize, seed: u64) -> Model<u64> {
 
 #[test]
 fn a_table_of_every_size_at_which_the_index_grows_matches_the_model() {
-    let scratch = Scratch::new();
-    for rows in [0, 1, 2, 3, 4, 7, 15, 16, 17, 31, 32, 33, 47, 48, 49, 255, 256, 257, 2049, 5000] {
-        for distribution in DISTRIBUTIONS {
-            println!("{rows} rows, {distribution:?}");
+    let scratches = LAYOUTS.map(Scratch::of);
+    for rows in [0, 1, 2, 3, 4, 7, 15, 16, 17, 31, 32, 33, 47, 48, 49, 255, 256, 257, 511, 512, 513, 2049, 5000] {
+        for (distribution, (scratch, layout)) in DISTRIBUTIONS
+            .iter()
+            .flat_map(|distribution| scratches.iter().zip(LAYOUTS).map(move |of| (*distribution, of)))
+        {
+            println!("{rows} rows, {distribution:?}, {layout}");
             let model = model(distribution, rows, rows as u64);
             assert_eq!(model.len(), rows, "keys differ");
-            assert_agrees(&bake_shuffled(&scratch, &model, 1), &model, 2);
+            assert_agrees(&bake_shuffled(scratch, &model, 1), &model, 2);
         }
     }
 }
@@ -72,9 +75,10 @@ proptest! {
     fn a_random_table_matches_the_model(
         distribution in proptest::sample::select(&DISTRIBUTIONS[..]),
         rows in prop_oneof![0..40_usize, 0..600_usize],
+        layout in proptest::sample::select(&LAYOUTS[..]),
         seed in any::<u64>(),
     ) {
-        let scratch = Scratch::new();
+        let scratch = Scratch::of(layout);
         let model = model(distribution, rows, seed);
         assert_agrees(&bake_shuffled(&scratch, &model, seed), &model, seed);
     }

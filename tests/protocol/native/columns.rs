@@ -165,7 +165,7 @@ fn a_table_with_keys_of_the_other_kind_answers_that_the_schema_has_changed() {
     let table = TypedTable::new("a:f32 b:text", 0..50_u64, 1);
     let byte_keys = TypedTable::new("a:f32", [b"7".to_vec()], 2);
     let mut command = kv_store(&table.db(), &table.socket());
-    command.arg("--allow-key-kind-change");
+    command.arg("--allow-key-type-change");
     let server = Server::of(command, &table.socket());
     let mut stream = server.connect();
     let gets = [request(GET_COLUMNS, 7).to_vec(), long(GET_COLUMNS, b"7")].concat();

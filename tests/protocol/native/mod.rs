@@ -3,7 +3,9 @@
 mod changed;
 mod columns;
 mod document;
+mod key_types;
 mod long;
 mod mutations;
 mod ordered;
 mod short;
+mod tracking;

@@ -50,7 +50,7 @@ impl ServedRows {
             let value = vec![b'a' + (number % 26) as u8; lengths[number % lengths.len()]];
             rows.insert(format!("{kind}:{number:04}").into_bytes(), value);
         }
-        ServedRows::new(Keys::Bytes, rows)
+        ServedRows::new(Keys::BYTES, rows)
     }
 
     fn connect(&self) -> UnixStream {

@@ -168,7 +168,7 @@ fn pipelined_ranges_and_counts_match_the_model() {
     let value = |i: usize| vec![b'a' + (i % 26) as u8; i % 40];
     let names = |i: usize| format!("{}:{:04}", ["user", "item", "page"][i % 3], i * 3).into_bytes();
     let numbers = |i: usize| (i * 5).to_string().into_bytes();
-    for (keys, key) in [(Keys::Bytes, &names as &dyn Fn(usize) -> Vec<u8>), (Keys::U64, &numbers)] {
+    for (keys, key) in [(Keys::BYTES, &names as &dyn Fn(usize) -> Vec<u8>), (Keys::U64, &numbers)] {
         let served = ServedRows::new(keys, (0..700).map(|i| (key(i), value(i))).collect());
         let mut rows: Vec<(Vec<u8>, Vec<u8>)> = served.rows.clone().into_iter().collect();
         let is_number = keys == Keys::U64;

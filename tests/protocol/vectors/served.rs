@@ -21,7 +21,7 @@ fn a_server_of_numbers_responds_as_the_vectors_specify() {
 
 #[test]
 fn a_server_of_byte_keys_responds_as_the_vectors_specify() {
-    compare(BYTES, Keys::Bytes);
+    compare(BYTES, Keys::BYTES);
 }
 
 #[test]

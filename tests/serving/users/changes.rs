@@ -8,6 +8,7 @@ use zero_kv::Lookup;
 use super::*;
 use crate::helpers::frames::{answer, expect, request};
 use crate::helpers::reference_server::GET;
+use crate::helpers::repeating::StopOnDrop;
 use crate::helpers::tables::answer_to_get;
 
 /// The length of the values of a table whose replies do not fit into the buffers of a socket.
@@ -101,6 +102,7 @@ fn every_reply_follows_from_the_permissions_before_or_after_a_change() {
                 }
             });
         }
+        let stop = StopOnDrop(&is_over);
         let mut probe = scene.logged_in("a");
         for round in 0..20 {
             let (prefix, key) = if round % 2 == 0 { ("2", "2") } else { ("1", "1") };
@@ -111,7 +113,7 @@ fn every_reply_follows_from_the_permissions_before_or_after_a_change() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        is_over.store(true, Ordering::Relaxed);
+        drop(stop);
     });
     assert_eq!(scene.server.number("connections_cut_user"), 0);
 }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 
 use rustix::process::Signal;
 
@@ -84,6 +85,11 @@ fn new_files_change_permissions_and_disconnect_users_that_are_gone() {
     assert_eq!(ask(&mut keeps, &["EXISTS", "1"]), ":1");
     assert_eq!(ask(&mut scene.logged_in("added"), &["EXISTS", "1"]), ":1");
     scene.server.expect_logged("the previous users stay in effect", 1);
+    let health =
+        Command::new(env!("CARGO_BIN_EXE_zkv")).args(["health", "--server"]).arg(scene.server.socket()).output();
+    let notes = String::from_utf8(health.unwrap().stderr).unwrap();
+    assert!(notes.contains("the users file was rejected, and the previous users are in effect: "), "{notes}");
+    assert!(notes.contains("line 1: found \"nope\""), "{notes}");
     // A request to reload tries the file again.
     scene.server.signal(Signal::HUP);
     scene.server.wait_for("refused_users_files", 2);

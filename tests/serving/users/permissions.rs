@@ -57,7 +57,7 @@ fn ranges_by_prefix_need_only_the_keys_with_the_prefix() {
     let folder = tempfile::tempdir().unwrap();
     let (db, socket, file) =
         (folder.path().join("storage.db"), folder.path().join("s.sock"), folder.path().join("users.acl"));
-    bake_text(&db, Keys::Bytes, b"a:1,x\na:2,x\nb:1,x\n");
+    bake_text(&db, Keys::BYTES, b"a:1,x\na:2,x\nb:1,x\n");
     std::fs::write(&file, "user default on nopass ~a:* +@read").unwrap();
     let mut command = kv_store(&db, &socket);
     command.args(["--tcp", "127.0.0.1:0", "--users"]).arg(&file);

@@ -6,11 +6,14 @@ use std::collections::BTreeMap;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
 use super::random::Random;
+use super::rows::KeySpan;
 
-pub const HEADER: usize = 288;
-pub const ENTRIES: usize = 64;
+pub const HEADER: usize = 304;
+pub const ENTRIES: usize = 80;
 pub const ENTRY: usize = 32;
 pub const KEY_KIND: usize = 12;
+pub const KEY_TYPE: usize = 64;
+pub const FLAGS: usize = 72;
 pub const ROW_COUNT: usize = 24;
 pub const HASH_SEED: usize = 32;
 pub const RECORD_ALIGN: usize = 40;
@@ -123,6 +126,10 @@ pub fn seal(file: &mut [u8]) {
 pub trait Keyed {
     /// The number of the key kind.
     const KIND: u32;
+    /// The number of the key type: `u64` and `bytes` have the numbers of their kinds.
+    const TYPE: u32 = Self::KIND;
+    /// The flags of a table with these keys.
+    const FLAGS: u64 = 0;
     /// Returns the bytes of a record before its response.
     fn prefix(&self) -> Vec<u8>;
     /// Returns the part of the key that a fence stores if all keys share their first `common` bytes.
@@ -184,6 +191,64 @@ impl Keyed for Vec<u8> {
 
     fn common(&self, last: &Vec<u8>) -> usize {
         (0..self.len().min(last.len())).find(|at| self[*at] != last[*at]).unwrap_or(self.len().min(last.len()))
+    }
+}
+
+/// A key of the type `ip`.
+impl Keyed for [u8; 16] {
+    const KIND: u32 = 2;
+    const TYPE: u32 = 5;
+
+    fn prefix(&self) -> Vec<u8> {
+        self.to_vec()
+    }
+
+    fn head(&self, common: usize) -> u64 {
+        let bytes = self.to_vec();
+        match (common, bytes.head(0), bytes.head(8)) {
+            (0, 0, low) => low.min(1 << 48),
+            (0, high, _) => high.max(1 << 48),
+            _ => bytes.head(common),
+        }
+    }
+
+    fn seed_bytes(&self) -> Vec<u8> {
+        self.to_vec().seed_bytes()
+    }
+
+    fn hash(&self, seed: u64) -> u64 {
+        self.to_vec().hash(seed)
+    }
+
+    fn common(&self, last: &[u8; 16]) -> usize {
+        self.to_vec().common(&last.to_vec())
+    }
+}
+
+/// A range of keys, whose row has its first key.
+impl<K: Keyed> Keyed for KeySpan<K> {
+    const KIND: u32 = K::KIND;
+    const TYPE: u32 = K::TYPE;
+    const FLAGS: u64 = 1;
+
+    fn prefix(&self) -> Vec<u8> {
+        [self.first.prefix(), self.last.prefix()].concat()
+    }
+
+    fn head(&self, common: usize) -> u64 {
+        self.first.head(common)
+    }
+
+    fn seed_bytes(&self) -> Vec<u8> {
+        self.first.seed_bytes()
+    }
+
+    fn hash(&self, seed: u64) -> u64 {
+        self.first.hash(seed)
+    }
+
+    fn common(&self, last: &KeySpan<K>) -> usize {
+        self.first.common(&last.first)
     }
 }
 
@@ -262,7 +327,7 @@ pub fn encode_typed<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, schema: &[u8]) 
     });
     sections[SCHEMA] = schema.to_vec();
     sections[BLOCK_SUMS] = block_sums_of(&sections[..BLOCK_SUMS]);
-    assemble(K::KIND, rows.len() as u64, number(&untyped, HASH_SEED), sections)
+    typed_as::<K>(assemble(K::KIND, rows.len() as u64, number(&untyped, HASH_SEED), sections))
 }
 
 /// Returns the file for these rows, or `None` if no pilots fit this seed and this shape.
@@ -277,10 +342,18 @@ pub fn encode_as<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, seed: u64, shape: 
     }
     let mut sections = [records, fences, fence_tree, pilots, places, Vec::new(), Vec::new()];
     sections[BLOCK_SUMS] = block_sums_of(&sections[..BLOCK_SUMS]);
-    Some(assemble(K::KIND, rows.len() as u64, seed, sections))
+    Some(typed_as::<K>(assemble(K::KIND, rows.len() as u64, seed, sections)))
 }
 
-/// Returns a file with these sections in order.
+/// Returns a file with the key type and the flags of these keys.
+fn typed_as<K: Keyed>(mut file: Vec<u8>) -> Vec<u8> {
+    put_u32(&mut file, KEY_TYPE, K::TYPE);
+    put(&mut file, FLAGS, K::FLAGS);
+    seal_header(&mut file);
+    file
+}
+
+/// Returns a file of the key type `u64` or `bytes` with these sections in order.
 pub fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<u8>; 7]) -> Vec<u8> {
     let mut file = vec![0; HEADER];
     for (i, section) in sections.into_iter().enumerate() {
@@ -293,7 +366,7 @@ pub fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<u8>; 7]
         file.extend_from_slice(&section);
     }
     file[..8].copy_from_slice(&[0x89, 0x5a, 0x4b, 0x56, 0x0d, 0x0a, 0x1a, 0x0a]);
-    file[8] = 3;
+    file[8] = 6;
     put_u32(&mut file, KEY_KIND, key_kind);
     let len = file.len() as u64;
     put(&mut file, 16, len);
@@ -301,8 +374,86 @@ pub fn assemble(key_kind: u32, row_count: u64, seed: u64, sections: [Vec<u8>; 7]
     put(&mut file, HASH_SEED, seed);
     put_u32(&mut file, RECORD_ALIGN, ALIGN as u32);
     put_u32(&mut file, 44, BLOCK as u32);
+    // The key type: `u64` and `bytes` have the numbers of their kinds.
+    put_u32(&mut file, KEY_TYPE, key_kind);
     seal(&mut file);
     file
+}
+
+/// The number of rows of a group of the compact layout.
+pub const GROUP_ROWS: usize = 32;
+/// The offset of the codes in a group, and of the entries.
+const GROUP_CODES: usize = 20;
+const GROUP_ENTRIES: usize = GROUP_CODES + GROUP_ROWS;
+
+/// Returns the file with the compact layout for these rows.
+pub fn encode_compact(rows: &BTreeMap<u64, Vec<u8>>) -> Vec<u8> {
+    let all: Vec<(&u64, &Vec<u8>)> = rows.iter().collect();
+    let (mut values, mut groups, mut places) = (Vec::new(), Vec::new(), Vec::new());
+    for rows in all.chunks(GROUP_ROWS) {
+        places.extend_from_slice(&((groups.len() / 8) as u32).to_le_bytes());
+        groups.extend(group(rows, values.len()));
+        rows.iter().for_each(|(_, value)| values.extend_from_slice(value));
+    }
+    let heads = all.iter().step_by(GROUP_ROWS).map(|(key, _)| **key).collect();
+    let mut sections = [values, groups, tree(heads), Vec::new(), places, Vec::new(), Vec::new()];
+    sections[BLOCK_SUMS] = block_sums_of(&sections[..BLOCK_SUMS]);
+    let mut file = assemble(1, rows.len() as u64, 0, sections);
+    put_u32(&mut file, RECORD_ALIGN, 1);
+    put(&mut file, FLAGS, 2);
+    seal_header(&mut file);
+    file
+}
+
+/// Returns the group of rows whose values begin at an offset of the records section.
+fn group(rows: &[(&u64, &Vec<u8>)], values_at: usize) -> Vec<u8> {
+    let width = |number: u64| (0..=64).find(|bits| u128::from(number) >> bits == 0).expect("64 bits") as usize;
+    let (head, last) = (*rows[0].0, *rows[rows.len() - 1].0);
+    let least = rows.iter().map(|(_, value)| value.len()).min().expect("a row");
+    let low_bits = width(last - head).saturating_sub(8);
+    let end_bits = width(rows.iter().map(|(_, value)| value.len() - least).sum::<usize>() as u64);
+    let mut group = head.to_le_bytes().to_vec();
+    group.extend_from_slice(&values_at.to_le_bytes()[..6]);
+    group.extend_from_slice(&[low_bits as u8, end_bits as u8]);
+    group.extend_from_slice(&(least as u32).to_le_bytes());
+    group.extend(rows.iter().map(|(key, _)| ((*key - head) >> low_bits) as u8));
+    group.resize(GROUP_ENTRIES, 255);
+    let (mut bits, mut end) = (Vec::new(), 0);
+    for (key, value) in rows {
+        end += (value.len() - least) as u64;
+        bits.extend((0..low_bits).map(|bit| (*key - head) >> bit & 1));
+        bits.extend((0..end_bits).map(|bit| end >> bit & 1));
+    }
+    bits.resize(GROUP_ROWS * (low_bits + end_bits), 0);
+    group.extend(bits.chunks(8).map(|bits| bits.iter().rev().fold(0, |byte, bit| byte << 1 | *bit as u8)));
+    group.resize(group.len().next_multiple_of(8), 0);
+    group
+}
+
+/// Returns the rows of a valid file with the compact layout.
+pub fn rows_of_compact(file: &[u8]) -> BTreeMap<u64, Vec<u8>> {
+    let ((values, _), (groups, _), (places, _)) =
+        (section(file, RECORDS), section(file, FENCES), section(file, PLACES));
+    let row_count = number(file, ROW_COUNT) as usize;
+    let row = |row: usize| {
+        let place = places + row / GROUP_ROWS * 4;
+        let place = u32::from_le_bytes(file[place..place + 4].try_into().expect("four bytes"));
+        let group = &file[groups + place as usize * 8..];
+        let (low_bits, end_bits) = (usize::from(group[14]), usize::from(group[15]));
+        let least = u32::from_le_bytes(group[16..20].try_into().expect("four bytes")) as usize;
+        let field = |first: usize, bits: usize| {
+            (first..first + bits)
+                .rev()
+                .fold(0, |number, bit| number << 1 | u64::from(group[GROUP_ENTRIES + bit / 8] >> (bit % 8) & 1))
+        };
+        let i = row % GROUP_ROWS;
+        let entry = |i: usize| i * (low_bits + end_bits);
+        let end = |i: usize| field(entry(i) + low_bits, end_bits) as usize + (i + 1) * least;
+        let key = number(group, 0) + (u64::from(group[GROUP_CODES + i]) << low_bits | field(entry(i), low_bits));
+        let first = values + (number(group, 8) & ((1 << 48) - 1)) as usize;
+        (key, file[first + if i == 0 { 0 } else { end(i - 1) }..first + end(i)].to_vec())
+    };
+    (0..row_count).map(row).collect()
 }
 
 /// Returns the records, and the place of each record.
@@ -326,14 +477,19 @@ fn fences_and_tree<K: Keyed + Ord>(rows: &BTreeMap<K, Vec<u8>>, places: &[u32]) 
     let heads: Vec<u64> = rows.keys().map(|key| key.head(common)).collect();
     let of_fences = heads.chunks(FENCE_ROWS).zip(places.chunks(FENCE_ROWS));
     let fences = of_fences.flat_map(|(heads, places)| fence(heads, places)).collect();
-    let (mut tree, mut level): (Vec<u64>, Vec<u64>) = (Vec::new(), heads.into_iter().step_by(FENCE_ROWS).collect());
+    (fences, tree(heads.into_iter().step_by(FENCE_ROWS).collect()))
+}
+
+/// Returns the tree above fences or groups with these heads.
+fn tree(heads: Vec<u64>) -> Vec<u8> {
+    let (mut tree, mut level): (Vec<u64>, Vec<u64>) = (Vec::new(), heads);
     while !level.is_empty() {
         let is_highest = level.len() <= NODE_HEADS;
         tree.extend_from_slice(&level);
         tree.resize(tree.len().next_multiple_of(NODE_HEADS), u64::MAX);
         level = if is_highest { vec![] } else { level.into_iter().step_by(NODE_HEADS).collect() };
     }
-    (fences, tree.iter().flat_map(|head| head.to_le_bytes()).collect())
+    tree.iter().flat_map(|head| head.to_le_bytes()).collect()
 }
 
 /// Returns the length of the tree above a number of fences.

@@ -10,6 +10,7 @@ pub mod full_pipe;
 pub mod generations;
 pub mod hostile_responses;
 pub mod intercepted_calls;
+pub mod key_types;
 pub mod mixed_load;
 pub mod pipelined_gets;
 pub mod ports;

@@ -1,10 +1,10 @@
 //! Reads the records of a file without its index, and compares lookups with them.
 
 use zero_kv::Lookup;
-use zero_kv::{Key, Store};
+use zero_kv::{Key, LookupError, Store};
 
 use super::encoder::{self, Keyed, RECORD_ALIGN, RECORDS, number};
-use super::rows::TestKey;
+use super::rows::{KeySpan, TestKey};
 
 /// A key that can be read from a record.
 pub trait RecordKey: TestKey + Keyed {
@@ -22,6 +22,20 @@ impl RecordKey for Vec<u8> {
     fn read_key(record: &[u8]) -> (Vec<u8>, usize) {
         let len = usize::from(record[0]) + usize::from(record[1]) * 256;
         (record[2..2 + len].to_vec(), (2 + len).next_multiple_of(8))
+    }
+}
+
+impl RecordKey for [u8; 16] {
+    fn read_key(record: &[u8]) -> ([u8; 16], usize) {
+        (record[..16].try_into().unwrap(), 16)
+    }
+}
+
+impl<K: RecordKey> RecordKey for KeySpan<K> {
+    fn read_key(record: &[u8]) -> (KeySpan<K>, usize) {
+        let (first, first_len) = K::read_key(record);
+        let (last, last_len) = K::read_key(&record[first_len..]);
+        (KeySpan { first, last }, first_len + last_len)
     }
 }
 
@@ -54,6 +68,9 @@ pub fn assert_lookups_match_its_records<K: RecordKey>(store: &Store, file: &[u8]
         let (below, from) = (rows.partition_point(|row| row.0 <= **key), rows.partition_point(|row| row.0 < **key));
         let floor = store.floor(asked).unwrap().map(|row| format!("{row:?}"));
         assert_eq!(floor, rows[..below].last().map(row), "floor of {key:?}");
+        let span = rows[..below].last().and_then(|(first, value)| Some((first.key(), first.last()?, &value[..])));
+        let span = span.filter(|(_, last, _)| asked <= *last);
+        assert_eq!(store.cover(asked), if store.has_ranges() { Ok(span) } else { Err(LookupError::NoRanges) });
         let ceiling = store.ceiling(asked).unwrap().map(|row| format!("{row:?}"));
         assert_eq!(ceiling, rows[from..].first().map(row), "ceiling of {key:?}");
         assert_eq!((store.count(asked..), store.count(..asked)), (Ok(rows.len() - from), Ok(from)), "{key:?}");

@@ -10,6 +10,7 @@ pub enum Reply {
     Bytes(Vec<u8>),
     Null,
     List(Vec<Reply>),
+    Push(Vec<Reply>),
     Map(Vec<(Reply, Reply)>),
 }
 
@@ -41,6 +42,7 @@ impl Reply {
                 Reply::Bytes(if kind == b'=' { value[4..].to_vec() } else { value.to_vec() })
             }
             b'*' | b'~' => Reply::List((0..line.parse().unwrap()).map(|_| Reply::read(bytes)).collect()),
+            b'>' => Reply::Push((0..line.parse().unwrap()).map(|_| Reply::read(bytes)).collect()),
             b'%' => {
                 let count: usize = line.parse().unwrap();
                 Reply::Map((0..count).map(|_| (Reply::read(bytes), Reply::read(bytes))).collect())

@@ -25,6 +25,8 @@ pub const AUTH: u32 = 11;
 pub const SCHEMA: u32 = 12;
 pub const TOPOLOGY: u32 = 15;
 pub const GENERATION: u32 = 16;
+pub const KEY_TYPE: u32 = 17;
+pub const TRACK: u32 = 19;
 /// Added to the op of a long request.
 pub const LONG: u32 = 1 << 16;
 
@@ -60,7 +62,7 @@ impl Reference {
             true => csv_row(&u64::from_be_bytes(key[..].try_into().unwrap()), value),
             false => csv_row(key, value),
         });
-        let keys = if numbers { Keys::U64 } else { Keys::Bytes };
+        let keys = if numbers { Keys::U64 } else { Keys::BYTES };
         bake_text(&folder.path().join("storage.db"), keys, text.collect::<Vec<u8>>());
         Reference { numbers, rows, folder }
     }
@@ -84,12 +86,13 @@ impl Reference {
                 let key = stream[8..16].to_vec();
                 stream = &stream[16..];
                 answers.push(match op {
-                    INFO..=OPEN => None,
+                    INFO..=OPEN | TRACK => None,
                     PING => Some(answer(0, b"")),
                     // The tables have no schema, and the server is not a node of a cluster.
                     SCHEMA | TOPOLOGY => Some(answer(1, b"")),
                     // The server never replaces its first table.
                     GENERATION => Some(answer(0, &1_u64.to_be_bytes())),
+                    KEY_TYPE => Some(answer(0, if self.numbers { b"u64" } else { b"bytes" })),
                     GET..=CEILING if self.numbers => Some(self.about_key(op, &key)),
                     _ => Some(answer(2, b"")),
                 });
@@ -215,13 +218,13 @@ impl Reference {
 }
 
 /// Returns the first response in `found`, which describes the server itself, after a check of its form: a text, the
-/// number of an attempt, the description of its table, or an error.
+/// number of an attempt, its state, the description of its table, or an error.
 fn about_server(found: &[u8]) -> Vec<u8> {
     let (Some(status), Some(length)) = (found.get(..4), found.get(4..8)) else { return answer(0, b"") };
     let (status, length) = (number(status), number(length) as usize);
     let said = found.get(8..8 + length).unwrap_or_default();
     let is_text = said.ends_with(b"\n") && str::from_utf8(said).is_ok();
-    let is_answer = status == 0 && (is_text || [8, 32].contains(&length)) || status == 2 && length == 0;
+    let is_answer = status == 0 && (is_text || [8, 16, 32].contains(&length)) || status == 2 && length == 0;
     assert!(is_answer, "status {status}, {length} bytes: {}", said.escape_ascii());
     answer(status, said)
 }

@@ -24,7 +24,8 @@ where
     })
 }
 
-struct StopOnDrop<'a>(&'a AtomicBool);
+/// Sets a flag when it is dropped, also by a panic.
+pub struct StopOnDrop<'a>(pub &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {

@@ -1,12 +1,13 @@
 //! Rows with keys of either kind, and files that are baked from them.
 
+use std::cmp::Ordering;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use zero_kv::bake::{self, Keys, Options, Report};
+use zero_kv::bake::{self, Keys, Options, Report, TableLayout};
 use zero_kv::store::{OpenOptions, Verify};
-use zero_kv::{Key, Store};
+use zero_kv::{Key, KeyType, PartType, Store};
 
 /// Numeric keys and values.
 pub type Rows = Vec<(u64, Vec<u8>)>;
@@ -24,6 +25,11 @@ pub trait TestKey: Clone + Debug + Ord {
 
     /// Returns the next key, or the least key after the greatest.
     fn next(&self) -> Self;
+
+    /// Returns the last key of the range that begins with this key, in a table of ranges.
+    fn last(&self) -> Option<Key<'_>> {
+        None
+    }
 }
 
 impl TestKey for u64 {
@@ -43,7 +49,7 @@ impl TestKey for u64 {
 }
 
 impl TestKey for Vec<u8> {
-    const KEYS: Keys = Keys::Bytes;
+    const KEYS: Keys = Keys::BYTES;
 
     fn key(&self) -> Key<'_> {
         Key::Bytes(self)
@@ -55,6 +61,72 @@ impl TestKey for Vec<u8> {
 
     fn next(&self) -> Vec<u8> {
         [self, &b"\0"[..]].concat()
+    }
+}
+
+/// A key of the type `ip`.
+impl TestKey for [u8; 16] {
+    const KEYS: Keys = Keys::Type(KeyType::of(PartType::Ip));
+
+    fn key(&self) -> Key<'_> {
+        Key::Bytes(self)
+    }
+
+    fn push_field(&self, text: &mut Vec<u8>) {
+        KeyType::of(PartType::Ip).write(self.key(), text);
+    }
+
+    fn next(&self) -> [u8; 16] {
+        u128::from_be_bytes(*self).wrapping_add(1).to_be_bytes()
+    }
+}
+
+/// The range from one key to another, in a table of ranges. Spans are compared by their first keys.
+#[derive(Clone, Debug)]
+pub struct KeySpan<K> {
+    pub first: K,
+    pub last: K,
+}
+
+impl<K: Ord> PartialEq for KeySpan<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<K: Ord> Eq for KeySpan<K> {}
+
+impl<K: Ord> PartialOrd for KeySpan<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K: Ord> Ord for KeySpan<K> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.first.cmp(&other.first)
+    }
+}
+
+impl<K: TestKey> TestKey for KeySpan<K> {
+    const KEYS: Keys = K::KEYS;
+
+    fn key(&self) -> Key<'_> {
+        self.first.key()
+    }
+
+    fn push_field(&self, text: &mut Vec<u8>) {
+        self.first.push_field(text);
+        text.push(b',');
+        self.last.push_field(text);
+    }
+
+    fn next(&self) -> Self {
+        KeySpan { first: self.first.next(), last: self.last.clone() }
+    }
+
+    fn last(&self) -> Option<Key<'_>> {
+        Some(self.last.key())
     }
 }
 
@@ -74,15 +146,28 @@ pub fn quoted(field: &[u8]) -> Vec<u8> {
     std::iter::once(b'"').chain(doubled).chain([b'"']).collect()
 }
 
+/// The layouts of tables whose keys are numbers.
+pub const LAYOUTS: [TableLayout; 2] = [TableLayout::Fast, TableLayout::Compact];
+
 /// Bakes rows in this order.
 pub fn bake_to<K: TestKey>(path: &Path, rows: &[(K, Vec<u8>)]) -> Report {
+    bake_as(path, TableLayout::Fast, rows)
+}
+
+/// Bakes rows in this order, with a layout.
+pub fn bake_as<K: TestKey>(path: &Path, layout: TableLayout, rows: &[(K, Vec<u8>)]) -> Report {
     let text: Vec<u8> = rows.iter().flat_map(|(key, value)| csv_row(key, value)).collect();
-    bake_text(path, K::KEYS, text)
+    bake_text_as(path, layout, K::KEYS, text)
 }
 
 /// Bakes delimited text. The table may replace any other table.
 pub fn bake_text(path: &Path, keys: Keys, text: impl AsRef<[u8]>) -> Report {
+    bake_text_as(path, TableLayout::Fast, keys, text)
+}
+
+fn bake_text_as(path: &Path, layout: TableLayout, keys: Keys, text: impl AsRef<[u8]>) -> Report {
     let mut options = Options::default();
+    options.layout = layout;
     options.replace = zero_kv::replace::ReplaceRules::any();
     options.keys = keys;
     bake::bake_csv(text.as_ref(), path, &options).expect("valid rows")
@@ -99,11 +184,17 @@ pub fn write_new(path: &Path, bytes: &[u8]) {
 /// A temporary folder with one file, whose content each method sets.
 pub struct Scratch {
     folder: TempDir,
+    layout: TableLayout,
 }
 
 impl Scratch {
     pub fn new() -> Scratch {
-        Scratch { folder: tempfile::tempdir().expect("a folder for temporary files") }
+        Scratch::of(TableLayout::Fast)
+    }
+
+    /// Returns a folder for tables with a layout.
+    pub fn of(layout: TableLayout) -> Scratch {
+        Scratch { folder: tempfile::tempdir().expect("a folder for temporary files"), layout }
     }
 
     pub fn path(&self) -> PathBuf {
@@ -112,7 +203,7 @@ impl Scratch {
 
     /// Bakes these rows and returns the bytes of the file.
     pub fn bake<K: TestKey>(&self, rows: &[(K, Vec<u8>)]) -> Vec<u8> {
-        bake_to(&self.path(), rows);
+        bake_as(&self.path(), self.layout, rows);
         std::fs::read(self.path()).expect("the file just baked")
     }
 

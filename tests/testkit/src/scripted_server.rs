@@ -21,7 +21,11 @@ pub const NOT_FOUND: &[u8] = &[0, 0, 0, 1, 0, 0, 0, 0];
 pub const NO_SCHEMA: &[u8] = NOT_FOUND;
 pub const ERROR: &[u8] = &[0, 0, 0, 2, 0, 0, 0, 0];
 pub const EXISTS: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0];
-/// A response to Count, with the count 7. A client sends Count to learn the kind of the table's keys.
+/// A response to KeyType, from a server whose keys are numbers.
+pub const U64_KEYS: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 3, b'u', b'6', b'4'];
+/// A response to KeyType, from a server whose keys are bytes.
+pub const BYTE_KEYS: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 5, b'b', b'y', b't', b'e', b's'];
+/// A response to Count, with the count 7.
 pub const COUNT_7: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 7];
 
 /// A server in a temporary folder.

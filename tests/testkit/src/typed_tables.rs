@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use zero_kv::typed::{Column, ColumnType, List, RowEncoder, Schema, TypedRow, Value};
+use zero_kv::typed::{Column, ColumnType, List, RowEncoder, Schema, TextList, TypedRow, Value};
 
 use super::encoder::{Keyed, encode_typed};
 use super::frames::answer;
@@ -26,7 +26,7 @@ pub fn schema(columns: &str) -> Schema {
 
 /// Columns of all kinds of cells.
 pub const MIXED: &str = "flag:bool a:f32? name:text b:i64 tags:list(u16)? c:u8 vector:list(f32,3) data:bytes? \
-                                price:decimal(9,2) on:bool? long:text at:timestamp(ms)";
+                                price:decimal(9,2) on:bool? long:text at:timestamp(ms) words:list(text)?";
 
 /// A folder with a typed table, and its rows.
 pub struct TypedTable<K> {
@@ -41,6 +41,8 @@ pub fn row_of(schema: &Schema, number: u64) -> Vec<u8> {
     let len = [0, 1, 7, 60, 300, 4090, 6000, 70_000][(random.next() % 64).saturating_sub(56) as usize];
     let data = random.bytes(len.max(64) + 8);
     let text: String = data.iter().map(|byte| char::from(b'a' + byte % 26)).collect();
+    let mut texts = Vec::new();
+    TextList::encode(text.as_bytes()[..len % 3000].chunks(9).map(|text| str::from_utf8(text).unwrap()), &mut texts);
     let cell = |column: &Column, random: &mut Random| -> Value<'_> {
         let bits = random.next();
         if column.is_nullable && bits.is_multiple_of(4) {
@@ -57,6 +59,7 @@ pub fn row_of(schema: &Schema, number: u64) -> Vec<u8> {
             ColumnType::Decimal { scale, .. } => Value::Decimal { unscaled: (bits % 1_000_000).into(), scale },
             ColumnType::Text => Value::Text(if column.name == "long" { &text[..len] } else { &text[..len % 40] }),
             ColumnType::Bytes => Value::Bytes(&data[..len % 5000]),
+            ColumnType::TextList => Value::TextList(TextList::from_bytes(&texts).unwrap()),
             ColumnType::List { element, len } => {
                 let count = len.map_or(bits as usize % 8, |len| len as usize);
                 Value::List(List::new(element, &data[..count * element.len_bytes()]).unwrap())

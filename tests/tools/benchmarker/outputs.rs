@@ -122,6 +122,12 @@ fn the_page_is_well_formed_and_self_contained() {
     for cell in ["zipf 0.99", "4", "16", served.path("storage.db").to_str().unwrap()] {
         assert!(cells.contains(&cell), "{cell} is missing in {cells:?}");
     }
+    let is_rate = |cell: &&str| ["kB/s", "MB/s", "GB/s"].iter().any(|unit| cell.ends_with(unit));
+    assert!(cells.iter().any(is_rate), "a rate in bytes has a unit: {cells:?}");
+    // On a wide screen, charts and tables are beside each other.
+    let sections = elements().filter(|element| element.has_tag_name("section"));
+    assert!(sections.into_iter().all(|section| section.parent().unwrap().has_tag_name("main")));
+    assert!(style.contains("main { display: grid"), "{style}");
 }
 
 #[test]

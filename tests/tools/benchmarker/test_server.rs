@@ -58,7 +58,7 @@ impl TestServer {
 
     /// Bakes the rows with the decimal text of the numbers as keys.
     pub(crate) fn with_keys_of_bytes(rows: Rows, respond: Respond) -> TestServer {
-        TestServer::with(rows, Keys::Bytes, respond)
+        TestServer::with(rows, Keys::BYTES, respond)
     }
 
     fn with(

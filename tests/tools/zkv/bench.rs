@@ -8,7 +8,7 @@ use crate::helpers::scripted_server::ERROR;
 
 #[test]
 fn servers_and_files_are_measured_with_their_own_keys() {
-    for (keys, csv) in [(Keys::U64, "10,ten\n20,twenty\n"), (Keys::Bytes, "ant,1\nbee,22\ncow,\n")] {
+    for (keys, csv) in [(Keys::U64, "10,ten\n20,twenty\n"), (Keys::BYTES, "ant,1\nbee,22\ncow,\n")] {
         let rows = csv.lines().count() as u64;
         let table = Both::new(keys, csv.as_bytes());
         let args = ["bench", "--seconds", "0.05", "--batch", "7", "--threads", "2"];
@@ -51,7 +51,7 @@ fn measuring_an_empty_table_is_an_error() {
 
 #[test]
 fn ping_succeeds_if_the_server_responds_and_fails_otherwise() {
-    let table = Both::new(Keys::Bytes, b"ant,1\n");
+    let table = Both::new(Keys::BYTES, b"ant,1\n");
     let ping = |socket: &Path| zkv().args(["ping", "--socket"]).arg(socket).output().unwrap();
     let output = ping(&table.scene.socket());
     let text = String::from_utf8(output.stdout).unwrap();

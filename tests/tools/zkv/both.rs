@@ -84,7 +84,7 @@ fn numbers_have_equal_results_on_a_server_and_in_a_file() {
 
 #[test]
 fn keys_that_are_bytes_have_equal_results_on_a_server_and_in_a_file() {
-    let table = Both::new(Keys::Bytes, b"ant,1\nbee,22\nbumblebee,\n-5,minus five\n7,seven\n");
+    let table = Both::new(Keys::BYTES, b"ant,1\nbee,22\nbumblebee,\n-5,minus five\n7,seven\n");
     table.assert(&["get", "7"], 0, "seven");
     table.assert(&["get", "-5"], 0, "minus five");
     table.assert(&["exists", "--", "--bee"], 1, "");
@@ -103,7 +103,7 @@ fn keys_that_are_bytes_have_equal_results_on_a_server_and_in_a_file() {
 
 #[test]
 fn an_impossible_key_is_an_error_on_a_server_and_in_a_file() {
-    let table = Both::new(Keys::Bytes, b"ant,1\n");
+    let table = Both::new(Keys::BYTES, b"ant,1\n");
     let long = "k".repeat(65_536);
     for key in ["", &long] {
         let expected = format!("zkv: a key of {} bytes, where 1 to 65535 are allowed\n", key.len());
@@ -140,7 +140,7 @@ fn baker_reads_written_rows_back() {
         bake_to(&db, &Vec::from_iter(rows));
         let output = ask_file(&db, &["range"]);
         assert_eq!(output.status.code(), Some(0));
-        bake_text(&again, Keys::Bytes, &output.stdout);
+        bake_text(&again, Keys::BYTES, &output.stdout);
         assert!(fs::read(&db).unwrap() == fs::read(&again).unwrap());
     }
 }
@@ -154,6 +154,6 @@ fn rows_of_several_keys_are_written_in_the_order_of_the_keys() {
     let (status, stdout, stderr) = table.ask(&["get", "10", "ten"]);
     assert_eq!((status, &stdout[..]), (Some(2), &b""[..]), "all keys are parsed before the first lookup");
     assert!(stderr.contains("the key is \"ten\""), "{stderr}");
-    let table = Both::new(Keys::Bytes, b"ant,1\nbee,22\n");
+    let table = Both::new(Keys::BYTES, b"ant,1\nbee,22\n");
     table.assert(&["get", "bee", "ant"], 0, "bee,22\nant,1\n");
 }

@@ -37,7 +37,7 @@ fn each_line_has_the_digest_of_the_value_or_absent() {
 #[test]
 fn keys_that_are_bytes_are_written_unchanged() {
     let (_folder, db) = baked();
-    bake_text(&db, Keys::Bytes, b"\"a,b\",1\n-,2\n\"c\nd\",3\n\xff,4\n");
+    bake_text(&db, Keys::BYTES, b"\"a,b\",1\n-,2\n\"c\nd\",3\n\xff,4\n");
     let lines = format!("a,b,{}\n-,{}\n\",absent\n", digest(b"1"), digest(b"2"));
     assert_answer(&canary(&db, &["--", "a,b", "-", "\""]), 0, lines.as_bytes());
     assert_answer(&canary_of_lines(&db, b"a,b\n-\n\"\n"), 0, lines.as_bytes());

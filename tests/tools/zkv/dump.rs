@@ -100,7 +100,6 @@ fn a_dump_of_a_table_of_numbers_bakes_to_an_identical_file() {
     for db in tables(folder.path(), |random| random.next() >> random.below(64), false) {
         assert_bakes_to_identical_file::<u64>(&db, &[], Format::Delimited, b',');
         assert_bakes_to_identical_file::<u64>(&db, &["--format", "csv"], Format::Delimited, b',');
-        assert_bakes_to_identical_file::<u64>(&db, &["--format", "tsv"], Format::Delimited, b'\t');
     }
     for db in tables(folder.path(), |random| random.next() >> random.below(64), true) {
         assert_lines_match_rows(&db);
@@ -113,7 +112,6 @@ fn a_dump_of_a_table_of_bytes_bakes_to_an_identical_file() {
     let folder = tempfile::tempdir().unwrap();
     for db in tables(folder.path(), |random| special_bytes(random, 1, false), false) {
         assert_bakes_to_identical_file::<Vec<u8>>(&db, &[], Format::Delimited, b',');
-        assert_bakes_to_identical_file::<Vec<u8>>(&db, &["--format", "tsv"], Format::Delimited, b'\t');
     }
     for db in tables(folder.path(), |random| special_bytes(random, 1, true), true) {
         assert_lines_match_rows(&db);
@@ -123,7 +121,31 @@ fn a_dump_of_a_table_of_bytes_bakes_to_an_identical_file() {
     let db = folder.path().join("mark.db");
     bake_to(&db, &[(b"\xef\xbb\xbfmark".to_vec(), b"v".to_vec()), (b"\xf0".to_vec(), Vec::new())]);
     assert_bakes_to_identical_file::<Vec<u8>>(&db, &[], Format::Delimited, b',');
-    assert_bakes_to_identical_file::<Vec<u8>>(&db, &["--format=tsv"], Format::Delimited, b'\t');
+}
+
+#[test]
+fn tsv_has_no_quotes_and_bakes_to_an_identical_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let seed = 0x75f;
+    println!("seed {seed:#x}");
+    let mut random = Random(seed);
+    let db = folder.path().join("table.db");
+    for _ in 0..20 {
+        let field = |bytes: Vec<u8>| bytes.into_iter().filter(|byte| !b"\t\r\n".contains(byte)).collect::<Vec<u8>>();
+        let mut rows: Vec<_> = (0..100)
+            .map(|i| {
+                let key = [format!("k{i}").into_bytes(), field(special_bytes(&mut random, 0, false))].concat();
+                (key, field(special_bytes(&mut random, 0, false)))
+            })
+            .collect();
+        rows.sort();
+        bake_to(&db, &rows);
+        assert_bakes_to_identical_file::<Vec<u8>>(&db, &["--format", "tsv"], Format::Tsv, b'\t');
+    }
+    for (key, value) in [("a\tb", "v"), ("k", "v\n"), ("k", "\r"), ("\u{feff}k", "v")] {
+        bake_to(&db, &[(key.as_bytes().to_vec(), value.as_bytes().to_vec())]);
+        assert_error(&dump(&db, &["--format", "tsv"]), &["which TSV cannot express", "--format csv"]);
+    }
 }
 
 #[test]
@@ -144,7 +166,7 @@ fn a_range_of_rows_can_be_dumped() {
     assert_answer(&dump(&db, &["--to", "8"]), 0, b"7,seven\n8,\n");
     assert_answer(&dump(&db, &["--after", "8", "--before", "9"]), 0, b"");
     assert_answer(&dump(&db, &["--from=8", "--to=8", "--format=jsonl"]), 0, b"{\"key\":8,\"value\":\"\"}\n");
-    bake_text(&db, Keys::Bytes, b"ant,1\nbee,2\nbumblebee,3\n");
+    bake_text(&db, Keys::BYTES, b"ant,1\nbee,2\nbumblebee,3\n");
     assert_answer(&dump(&db, &["--prefix", "b", "--format", "tsv"]), 0, b"bee\t2\nbumblebee\t3\n");
     assert_usage_error(&dump(&db, &["--prefix", "b", "--to", "c"]), "cannot be used with");
 }

@@ -4,7 +4,7 @@ use super::both::Both;
 use super::*;
 
 fn table() -> Both {
-    Both::new(Keys::Bytes, b"ant,\"a\tb\n\"\"\"\nbee,\nb\xff,\x00\xc3\xa9\x80\n\xc3\xa9,acute\n")
+    Both::new(Keys::BYTES, b"ant,\"a\tb\n\"\"\"\nbee,\nb\xff,\x00\xc3\xa9\x80\n\xc3\xa9,acute\n")
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn bin(bin: &Value) -> [u64; 3] {
 fn the_report_has_the_common_prefix_of_keys_that_are_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("table.db");
-    bake_text(&db, Keys::Bytes, b"user:\x1b[1m,a\nuser:\xff,b\n");
+    bake_text(&db, Keys::BYTES, b"user:\x1b[1m,a\nuser:\xff,b\n");
     let (_, report) = inspect_json(&db);
     assert_eq!(report["keys"], "bytes");
     assert_eq!(report["table"]["common_prefix"], "user:");
@@ -113,7 +113,7 @@ fn the_report_has_the_common_prefix_of_keys_that_are_bytes() {
 fn the_report_of_an_empty_table_has_a_header_and_sections() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("table.db");
-    for keys in [Keys::U64, Keys::Bytes] {
+    for keys in [Keys::U64, Keys::BYTES] {
         bake_text(&db, keys, b"");
         let (status, report) = inspect_json(&db);
         assert_eq!((status, &report["rows"]), (Some(0), &Value::from(0)));

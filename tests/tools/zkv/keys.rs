@@ -9,7 +9,7 @@ use crate::helpers::random::random;
 
 #[test]
 fn keys_from_standard_input_end_with_a_line_end_or_with_nul() {
-    let table = Both::new(Keys::Bytes, b"ant,1\nbee,22\n\"two\nlines\",3\n");
+    let table = Both::new(Keys::BYTES, b"ant,1\nbee,22\n\"two\nlines\",3\n");
     let assert = |args: &[&str], input: &[u8], status: i32, stdout: &str| {
         let (code, found, stderr) = table.ask_with(args, input);
         assert_eq!((code, str::from_utf8(&found).unwrap(), &*stderr), (Some(status), stdout, ""), "{args:?}");

@@ -205,3 +205,20 @@ fn the_benchmarker_measures_over_tls_with_a_login() {
     command.arg("--db").arg(scene.table.db()).arg("--memory").env("ZERO_KV_PASSWORD", PASSWORD);
     assert!(error_of(command, 1).contains("--memory needs the server's Unix socket"));
 }
+
+#[test]
+fn a_user_of_some_keys_needs_no_permission_to_count_them() {
+    let table = Table::of_rows(100);
+    let users = table.folder.path().join("users.acl");
+    std::fs::write(&users, "user default off\nuser some on nopass ~1* +get +exists\n").unwrap();
+    let server = table.serve_with(&["--tcp", "127.0.0.1:0", "--users", users.to_str().unwrap()]);
+    let address = format!("zkv://some@127.0.0.1:{}", server.tcp().port());
+    let run = |words: &[&str]| {
+        let output = zkv().args(["--socket", &address]).args(words).env("ZERO_KV_PASSWORD", "any").output().unwrap();
+        (output.status.code(), output.stdout, String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(run(&["get", "17"]), (Some(0), table.model[&17].clone(), String::new()));
+    assert_eq!(run(&["exists", "17", "18"]), (Some(0), Vec::new(), String::new()));
+    let (status, _, error) = run(&["get", "27"]);
+    assert!(status == Some(2) && error.contains("key 27"), "{error}");
+}

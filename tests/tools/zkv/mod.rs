@@ -11,10 +11,12 @@ mod health;
 mod hostile;
 mod info;
 mod inspect;
+mod key_types;
 mod keys;
 #[cfg(feature = "full")]
 mod logins;
 mod programs;
+mod ranges;
 mod reload;
 mod server;
 mod slot;

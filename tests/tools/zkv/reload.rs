@@ -38,9 +38,20 @@ fn a_rollback_serves_the_previous_generation() {
     assert_damaged(&reload(&["--rollback"]), "no earlier generation");
     bake(&[(1, b"new".to_vec())].into(), &table.db());
     assert_answer(&reload(&[]), 0, b"generation 2 is served\n");
-    assert_answer(&reload(&["--rollback"]), 0, b"generation 3 is served\n");
-    let get = zkv().args(["get", "1", "--socket"]).arg(table.socket()).output().unwrap();
-    assert_eq!(get.stdout, table.model[&1]);
+    let rolled_back = reload(&["--rollback"]);
+    let outcome = String::from_utf8(rolled_back.stdout).unwrap();
+    assert_eq!(rolled_back.status.code(), Some(0));
+    assert!(outcome.starts_with("generation 3 is served: the previous table; "), "{outcome}");
+    assert!(outcome.contains("put another table there by rename, or remove "), "{outcome}");
+    let get = || zkv().args(["get", "1", "--socket"]).arg(table.socket()).output().unwrap().stdout;
+    assert_eq!(get(), table.model[&1]);
+    assert_damaged(&reload(&["--rollback"]), "refused: generation 3 already serves the previous table");
+    assert_eq!(get(), table.model[&1]);
+    let health = zkv().args(["health", "--socket"]).arg(table.socket()).output().unwrap();
+    let notes = String::from_utf8(health.stderr).unwrap();
+    assert_eq!((health.status.code(), notes.lines().count()), (Some(0), 2), "{notes}");
+    assert!(notes.contains("s.sock: serves the previous table, after a rollback\n"), "{notes}");
+    assert!(notes.contains("was replaced by a rollback and stays refused"), "{notes}");
 }
 
 #[test]

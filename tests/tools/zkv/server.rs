@@ -4,43 +4,43 @@ use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
 use super::*;
-use crate::helpers::scripted_server::{COUNT_7, ERROR, EXISTS, NO_SCHEMA, NOT_FOUND, found, page, response_header};
+use crate::helpers::scripted_server::{
+    BYTE_KEYS, ERROR, EXISTS, NO_SCHEMA, NOT_FOUND, U64_KEYS, found, page, response_header,
+};
 use crate::helpers::servers::{Server, kv_store};
 use crate::helpers::tables::Table;
 
 #[test]
 fn values_from_a_server_are_written_unchanged() {
     for value in [&b"seven"[..], b"", BINARY, &[b'x'; 100_000]] {
-        let peer = ScriptedServer::answering(&[COUNT_7, NO_SCHEMA, &found(value)]);
+        let peer = ScriptedServer::answering(&[U64_KEYS, NO_SCHEMA, &found(value), U64_KEYS]);
         assert_answer(&ask_peer(&peer, &["get", "258"]), 0, value);
-        assert_eq!(peer.request()[..4], [0, 1, 0, 5], "the first request is for the kind of keys");
+        assert_eq!(peer.request()[..4], [0, 0, 0, 17], "the first request is for the type of the keys");
         assert_eq!(peer.request()[..4], [0, 0, 0, 12], "the second request is for the schema");
         assert_eq!(peer.request(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(peer.request()[..4], [0, 0, 0, 17], "the type of the keys has not changed");
     }
-    let peer = ScriptedServer::answering(&[COUNT_7, EXISTS]);
+    let peer = ScriptedServer::answering(&[U64_KEYS, EXISTS, U64_KEYS]);
     assert_answer(&ask_peer(&peer, &["exists", "258"]), 0, b"");
     peer.request();
     assert_eq!(peer.request(), [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
     // In a table of byte keys, a key of digits is also a byte key.
     // A server of a version without schemas rejects the request for the schema.
-    let peer = ScriptedServer::answering(&[ERROR, COUNT_7, ERROR, &found(b"bytes")]);
+    let peer = ScriptedServer::answering(&[BYTE_KEYS, ERROR, &found(b"bytes"), BYTE_KEYS]);
     assert_answer(&ask_peer(&peer, &["get", "258"]), 0, b"bytes");
     peer.request();
     peer.request();
-    peer.request();
     assert_eq!(peer.request(), *b"\0\x01\0\0\0\0\0\x03258\0\0\0\0\0");
-    assert_answer(&ask_peer(&ScriptedServer::answering(&[COUNT_7, NOT_FOUND]), &["exists", "7"]), 1, b"");
+    assert_answer(&ask_peer(&ScriptedServer::answering(&[U64_KEYS, NOT_FOUND, U64_KEYS]), &["exists", "7"]), 1, b"");
     for subcommand in ["get", "floor", "ceiling"] {
-        let peer = ScriptedServer::answering(&[COUNT_7, NO_SCHEMA, NOT_FOUND]);
+        let peer = ScriptedServer::answering(&[U64_KEYS, NO_SCHEMA, NOT_FOUND, U64_KEYS]);
         assert_answer(&ask_peer(&peer, &[subcommand, "7"]), 1, b"");
     }
     for subcommand in ["first", "last", "range"] {
-        assert_answer(&ask_peer(&ScriptedServer::answering(&[NO_SCHEMA, &page::<u64>(&[], 0)]), &[subcommand]), 1, b"");
-        assert_answer(
-            &ask_peer(&ScriptedServer::answering(&[NO_SCHEMA, &page(&[(5_u64, "five")], 0)]), &[subcommand]),
-            0,
-            b"5,five\n",
-        );
+        let ask =
+            |page: &[u8]| ask_peer(&ScriptedServer::answering(&[U64_KEYS, NO_SCHEMA, page, U64_KEYS]), &[subcommand]);
+        assert_answer(&ask(&page::<u64>(&[], 0)), 1, b"");
+        assert_answer(&ask(&page(&[(5_u64, "five")], 0)), 0, b"5,five\n");
     }
 }
 
@@ -62,7 +62,7 @@ fn with_answer<'a>(before: &[&'a [u8]], answer: &'a [u8]) -> Vec<&'a [u8]> {
 
 #[test]
 fn a_wrong_response_is_an_error() {
-    for (subcommand, before) in [("get", &[COUNT_7, NO_SCHEMA][..]), ("exists", &[COUNT_7])] {
+    for (subcommand, before) in [("get", &[U64_KEYS, NO_SCHEMA][..]), ("exists", &[U64_KEYS])] {
         let ask =
             |answer: &[u8]| ask_peer(&ScriptedServer::answering(&with_answer(before, answer)), &[subcommand, "7"]);
         assert_error(&ask(ERROR), &["peer.sock: ", "responded to key 7 with an error"]);
@@ -72,12 +72,16 @@ fn a_wrong_response_is_an_error() {
         let closed =
             ask_peer(&ScriptedServer::closing_after(&with_answer(before, &NOT_FOUND[..3])), &[subcommand, "7"]);
         assert_error(&closed, &["peer.sock: ", "closed the connection after 3 of 8 bytes of the response's header"]);
-        let no_kind = ask_peer(&ScriptedServer::answering(&[ERROR, ERROR]), &[subcommand, "7"]);
-        assert_error(&no_kind, &["peer.sock: ", "both kinds of keys with an error"]);
+        let no_type = ask_peer(&ScriptedServer::answering(&[ERROR]), &[subcommand, "7"]);
+        assert_error(&no_type, &["peer.sock: ", "the request for the key type"]);
+        // The keys of another type would have been misread.
+        let answers = [before, &[NOT_FOUND, BYTE_KEYS]].concat();
+        let changed = ask_peer(&ScriptedServer::answering(&answers), &[subcommand, "7"]);
+        assert_error(&changed, &["the server replaced its table"]);
     }
     let unordered = page(&[(2_u64, ""), (1, "")], 0);
     assert_error(
-        &ask_peer(&ScriptedServer::answering(&[NO_SCHEMA, &unordered]), &["range"]),
+        &ask_peer(&ScriptedServer::answering(&[U64_KEYS, NO_SCHEMA, &unordered]), &["range"]),
         &["peer.sock: ", "row 1 is out of key order"],
     );
 }
@@ -85,7 +89,7 @@ fn a_wrong_response_is_an_error() {
 #[test]
 fn a_stated_length_allocates_no_memory_before_its_bytes_arrive() {
     let answer = [&response_header(0, 1 << 30)[..], b"seven"].concat();
-    let peer = ScriptedServer::closing_after(&[COUNT_7, NO_SCHEMA, &answer]);
+    let peer = ScriptedServer::closing_after(&[U64_KEYS, NO_SCHEMA, &answer]);
     // The limit of memory is a quarter of the stated length.
     let limited = "ulimit -v 262144 && exec \"$0\" \"$@\"";
     let mut command = Command::new("sh");

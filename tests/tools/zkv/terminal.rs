@@ -9,6 +9,7 @@ use super::*;
 use crate::helpers::tables::Table;
 use crate::helpers::terminal::Terminal;
 
+const ENTERS_ALTERNATE_SCREEN: &str = "\x1b[?1049h";
 const LEAVES_ALTERNATE_SCREEN: &str = "\x1b[?1049l";
 const SHOWS_CURSOR: &str = "\x1b[?25h";
 
@@ -58,6 +59,26 @@ fn a_signal_restores_the_terminal() {
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         let status = quit_with(|_, child| kill_process(Pid::from_child(child), signal).unwrap());
         assert_eq!(status.signal(), Some(signal.as_raw()), "the process dies by the signal");
+    }
+}
+
+#[test]
+fn colors_are_used_unless_the_environment_forbids_them() {
+    /// Sets the foreground to green.
+    const GREEN: &str = "\x1b[38;5;2";
+    let table = Table::of_rows(1000);
+    let _server = table.serve();
+    for (no_color, has_colors) in [("", true), ("1", false)] {
+        let mut terminal = Terminal::new();
+        let mut command = zkv();
+        command.args(["top", "--interval", "0.05", "--socket"]).arg(table.socket()).env("NO_COLOR", no_color);
+        let mut child = terminal.start(&command);
+        terminal.wait_for(ENTERS_ALTERNATE_SCREEN);
+        terminal.user_end.write_all(b"q").unwrap();
+        let shown = String::from_utf8(terminal.wait_for_end(&mut child)).unwrap();
+        assert!(child.wait().unwrap().success());
+        assert!(shown.contains("serving"), "{shown:?}");
+        assert_eq!(shown.contains(GREEN), has_colors, "NO_COLOR={no_color}: {shown:?}");
     }
 }
 

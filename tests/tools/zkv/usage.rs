@@ -5,7 +5,7 @@ use std::io::Read;
 use std::process::Stdio;
 
 use super::*;
-use crate::helpers::scripted_server::{COUNT_7, NO_SCHEMA, NOT_FOUND};
+use crate::helpers::scripted_server::{NO_SCHEMA, NOT_FOUND, U64_KEYS};
 use crate::helpers::tables::Table;
 
 #[test]
@@ -15,7 +15,7 @@ fn options_come_before_or_after_the_subcommand() {
     assert_answer(&before, 0, b"seven");
     let between = zkv().arg("get").arg("--db").arg(&db).arg("7").output().unwrap();
     assert_answer(&between, 0, b"seven");
-    let peer = ScriptedServer::answering(&[COUNT_7, NO_SCHEMA, NOT_FOUND]);
+    let peer = ScriptedServer::answering(&[U64_KEYS, NO_SCHEMA, NOT_FOUND, U64_KEYS]);
     let before = zkv().arg("--socket").arg(peer.socket()).args(["get", "7"]).output().unwrap();
     assert_answer(&before, 1, b"");
 }
@@ -29,9 +29,9 @@ fn the_environment_variable_names_the_socket_if_no_option_does() {
         command.env("ZERO_KV_SOCKET", socket);
         command
     };
-    let peer = ScriptedServer::answering(&[COUNT_7, NO_SCHEMA, NOT_FOUND]);
+    let peer = ScriptedServer::answering(&[U64_KEYS, NO_SCHEMA, NOT_FOUND, U64_KEYS]);
     assert_answer(&zkv_in(&peer.socket()).args(["get", "7"]).output().unwrap(), 1, b"");
-    let peer = ScriptedServer::answering(&[COUNT_7, NO_SCHEMA, NOT_FOUND]);
+    let peer = ScriptedServer::answering(&[U64_KEYS, NO_SCHEMA, NOT_FOUND, U64_KEYS]);
     let output = zkv_in(&none).args(["get", "7", "--socket"]).arg(peer.socket()).output().unwrap();
     assert_answer(&output, 1, b"");
     assert_error(&zkv_in(&none).args(["get", "7"]).output().unwrap(), &["none.sock: cannot connect"]);
@@ -91,7 +91,7 @@ fn invalid_command_lines_are_rejected() {
                 &[&format!("the key is \"{key}\""), "an unsigned 64-bit decimal"],
             );
             assert_error(
-                &ask_peer(&ScriptedServer::answering(&[COUNT_7]), &command_line),
+                &ask_peer(&ScriptedServer::answering(&[U64_KEYS]), &command_line),
                 &["an unsigned 64-bit decimal"],
             );
         }

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use super::{Fields, Found, Record, Records};
 use crate::bake::columns::{Column, ColumnRole, ColumnsFault, ValueSpec};
-use crate::bake::error::{BakeError, Remedy, RowFault};
+use crate::bake::error::{BakeError, Remedy};
+use crate::bake::keys::{KeyColumns, canonical_decimal, key_name};
 use crate::bake::options::Options;
 use crate::bake::parse::pack::{Packer, ValueColumns};
 use crate::bake::parse::text::TextPiece;
@@ -12,16 +13,22 @@ use crate::bake::row::is_removed;
 use crate::bake::typed::infer::{INFERENCE_LEN_BYTES, Inference};
 use crate::bake::typed::row_builder::RowBuilder;
 use crate::bake::typed::{Selected, TypedPlan};
+use crate::bake::warning::Warning;
 use crate::typed;
 
 /// Returns the positions of the chosen columns. `first` is the input's header, or its first row if there is no header.
-pub(super) fn find(options: &Options, input: &str, first: &Record<'_>) -> Result<Fields, BakeError> {
+pub(super) fn find(options: &Options, input: &str, first: &Record<'_>, has_quotes: bool) -> Result<Fields, BakeError> {
     let finder = Finder::new(options, first);
     let count = finder.fields.len();
     let position = |role, column: &Column| finder.position(role, column).map_err(|fault| fault.in_input(input));
     let delete = options.delete_column.as_ref().map(|column| position(ColumnRole::Delete, column)).transpose()?;
+    let more_keys = options.more_key_columns.iter().map(|column| position(ColumnRole::Key, column));
+    let more_keys = more_keys.collect::<Result<Vec<_>, _>>()?;
+    let end = options.end_column().map(|column| position(ColumnRole::End, column)).transpose()?;
     let other_than = |given: usize, role: ColumnRole| {
-        let mut left = (0..count).filter(|column| *column != given && Some(*column) != delete);
+        let is_taken =
+            |column: usize| column == given || [delete, end].contains(&Some(column)) || more_keys.contains(&column);
+        let mut left = (0..count).filter(|column| !is_taken(*column));
         match (left.next(), left.next()) {
             (Some(other), None) => Ok(other),
             _ => {
@@ -34,7 +41,7 @@ pub(super) fn find(options: &Options, input: &str, first: &Record<'_>) -> Result
         (None, ValueSpec::Unnamed) => {
             let expected = if delete.is_some() { 3 } else { 2 };
             if count != expected {
-                let fault = RowFault::FieldCount { expected, found: count, columns_chosen: false };
+                let fault = first.field_count(expected, false, has_quotes);
                 return Err(BakeError::Row { input: input.to_owned(), line: first.line, fault });
             }
             let mut left = (0..count).filter(|column| Some(*column) != delete);
@@ -58,11 +65,14 @@ pub(super) fn find(options: &Options, input: &str, first: &Record<'_>) -> Result
         (Some(key), ValueSpec::Packed(columns)) => {
             let packed = columns.iter().map(|column| position(ColumnRole::Packed, column));
             let packed = packed.collect::<Result<Vec<_>, _>>()?;
-            (position(ColumnRole::Key, key)?, finder.packed(columns, packed))
+            (position(ColumnRole::Key, key)?, finder.packed(packed))
         }
     };
     let columns_chosen = options.key.is_some() || options.value != ValueSpec::Unnamed || delete.is_some();
-    Ok(Fields { key, value, delete, count, columns_chosen })
+    let value_position = if let ValueColumns::One(value) = value { value } else { key };
+    let names = [key, value_position].map(|position| finder.name(position));
+    let key = KeyColumns::new(key, more_keys);
+    Ok(Fields { key, end, value, delete, count, columns_chosen, names })
 }
 
 /// Finds columns in the header or the first row of an input.
@@ -117,15 +127,18 @@ impl<'f> Finder<'f> {
         }
     }
 
+    /// Returns the name of a column, or its number if the columns have no names.
+    fn name(&self, position: usize) -> String {
+        match self.has_header {
+            true => String::from_utf8_lossy(self.fields[position]).into_owned(),
+            false => (position + 1).to_string(),
+        }
+    }
+
     /// Returns the fields to pack, and a packer that names each entry after its column. Without a header, a column's
     /// name is its number.
-    fn packed(&self, columns: &[Column], positions: Vec<usize>) -> ValueColumns {
-        let name = |(column, position): (&Column, &usize)| match (column, self.has_header) {
-            (Column::Name(name), _) => name.clone(),
-            (Column::Number(_), true) => String::from_utf8_lossy(self.fields[*position]).into_owned(),
-            (Column::Number(number), false) => number.to_string(),
-        };
-        let packer = Packer::new(columns.iter().zip(&positions).map(name));
+    fn packed(&self, positions: Vec<usize>) -> ValueColumns {
+        let packer = Packer::new(positions.iter().map(|position| self.name(*position)));
         ValueColumns::Packed(positions, packer)
     }
 }
@@ -141,7 +154,8 @@ pub(super) struct UntypedColumns<'o> {
 /// The fields of each row.
 struct RowFields {
     names: Vec<String>,
-    key: usize,
+    key: KeyColumns,
+    end: Option<usize>,
     delete: Option<usize>,
 }
 
@@ -151,16 +165,24 @@ pub(super) fn find_typed<'o>(
     plan: &'o TypedPlan,
     input: &str,
     first: &Record<'_>,
+    warnings: &mut Vec<Warning>,
 ) -> Result<Found<'o>, BakeError> {
     let found = RowFields::find(options, first).and_then(|layout| {
-        let key = layout.names[layout.key].clone();
-        let selected = plan.selected(&key, |column| {
+        let keys: Vec<String> = layout.key.iter().map(|position| layout.names[position].clone()).collect();
+        let selected = plan.selected(&keys, |column| {
             layout.position(ColumnRole::Typed, column).map(|position| layout.names[position].clone())
         })?;
         let position = |name: &String| layout.position(ColumnRole::Typed, &Column::Name(name.clone()));
         Ok(match selected {
             Selected::Typed(columns) => {
-                let positions = columns.iter().map(|column| position(&column.name)).collect::<Result<_, _>>()?;
+                let mut position_or_null = |column: &typed::Column| match position(&column.name) {
+                    Err(absent) if !layout.names.contains(&column.name) => {
+                        warnings.extend(plan.missing_column(column, input, absent)?);
+                        Ok(None)
+                    }
+                    found => found.map(Some),
+                };
+                let positions = columns.iter().map(&mut position_or_null).collect::<Result<_, _>>()?;
                 (layout, Some((columns, positions)), Vec::new())
             }
             Selected::Named(names) => {
@@ -169,7 +191,10 @@ pub(super) fn find_typed<'o>(
                 (layout, None, columns)
             }
             Selected::All => {
-                let is_stored = |position: &usize| *position != layout.key && Some(*position) != layout.delete;
+                let is_stored = |position: &usize| {
+                    layout.key.iter().all(|key| key != *position)
+                        && ![layout.delete, layout.end].contains(&Some(*position))
+                };
                 let stored = (0..layout.names.len()).filter(is_stored);
                 let columns = stored.map(|position| (layout.names[position].clone(), position)).collect();
                 (layout, None, columns)
@@ -191,11 +216,19 @@ impl RowFields {
                 &[Remedy::ChooseKey],
             ));
         };
-        let mut layout = RowFields { names: names(options, first)?, key: 0, delete: None };
-        layout.key = layout.position(ColumnRole::Key, key)?;
+        let names = names(options, first)?;
+        let position = |role, column: &Column| Finder::of_names(&names).position(role, column);
+        let more_keys = options.more_key_columns.iter().map(|column| position(ColumnRole::Key, column));
+        let key = KeyColumns::new(position(ColumnRole::Key, key)?, more_keys.collect::<Result<_, _>>()?);
+        let end = options.end_column().map(|column| position(ColumnRole::End, column)).transpose()?;
         let delete = options.delete_column.as_ref();
-        layout.delete = delete.map(|column| layout.position(ColumnRole::Delete, column)).transpose()?;
-        Ok(layout)
+        let delete = delete.map(|column| position(ColumnRole::Delete, column)).transpose()?;
+        Ok(RowFields { names, key, end, delete })
+    }
+
+    /// Returns the name of the key of the table.
+    fn key_name(&self) -> String {
+        key_name(self.key.iter().map(|position| &*self.names[position]))
     }
 
     fn position(&self, role: ColumnRole, column: &Column) -> Result<usize, ColumnsFault> {
@@ -207,12 +240,14 @@ impl RowFields {
         self,
         plan: &TypedPlan,
         columns: Vec<typed::Column>,
-        positions: Vec<usize>,
+        positions: Vec<Option<usize>>,
         input: &str,
     ) -> Result<Fields, BakeError> {
-        let schema = plan.set(&self.names[self.key], columns, input)?;
+        let schema = plan.set(&self.key_name(), columns, input)?;
         let value = ValueColumns::Typed(positions, Box::new(RowBuilder::new(schema.clone())));
-        Ok(Fields { key: self.key, value, delete: self.delete, count: self.names.len(), columns_chosen: true })
+        let names = [self.key_name(), String::new()];
+        let RowFields { key, end, delete, .. } = self;
+        Ok(Fields { key, end, value, delete, count: self.names.len(), columns_chosen: true, names })
     }
 }
 
@@ -246,27 +281,32 @@ fn names(options: &Options, first: &Record<'_>) -> Result<Vec<String>, ColumnsFa
 
 impl UntypedColumns<'_> {
     /// Infers the types from the first rows. `rows` is the first piece without the header.
-    pub(super) fn infer(self, input: &str, delimiter: u8, rows: &TextPiece) -> Result<Fields, BakeError> {
+    pub(super) fn infer(self, input: &str, mut records: Records, rows: &TextPiece) -> Result<Fields, BakeError> {
         let UntypedColumns { plan, layout, columns } = self;
         let mut inferred = vec![Inference::new(); columns.len()];
-        let mut is_first = true;
-        Records::new(delimiter).each(rows, |record| {
+        let (mut is_first, mut has_text_key) = (true, false);
+        records.each(rows, |record| {
             if record.end > INFERENCE_LEN_BYTES && !std::mem::take(&mut is_first) {
                 return Ok(ControlFlow::Break(()));
             }
             is_first = false;
             // The parser reports malformed rows later.
             let is_row = record.fault.is_none() && record.ranges.len() == layout.names.len();
-            if is_row && !is_removed(layout.delete.map(|position| record.field(position))) {
+            if is_row && !is_removed(layout.delete.and_then(|position| record.field(position))) {
                 let fields = columns.iter().map(|(_, position)| record.field(*position));
-                inferred.iter_mut().zip(fields).for_each(|(inference, field)| inference.add_text(field));
+                let add = |(inference, field): (&mut Inference, Option<&[u8]>)| match field {
+                    Some(field) => inference.add_text(field),
+                    None => inference.add_empty(),
+                };
+                inferred.iter_mut().zip(fields).for_each(add);
+                has_text_key |= record.field(layout.key.first).and_then(canonical_decimal).is_none();
             }
             Ok(ControlFlow::Continue(()))
         })?;
         let typed =
             inferred.iter().zip(&columns).map(|(inference, (name, _))| inference.column(name.clone())).collect();
-        let schema = plan.set_inferred(&layout.names[layout.key], typed, input)?;
+        let schema = plan.set_inferred(&layout.key_name(), typed, has_text_key, input)?;
         let columns_of_schema = schema.columns().to_vec();
-        layout.fields(plan, columns_of_schema, columns.into_iter().map(|(_, position)| position).collect(), input)
+        layout.fields(plan, columns_of_schema, columns.into_iter().map(|(_, position)| Some(position)).collect(), input)
     }
 }

@@ -6,7 +6,7 @@
 //! | string, enum, JSON | text |
 //! | binary of variable or fixed length | binary |
 //! | UUID | text, `550e8400-e29b-41d4-a716-446655440000` |
-//! | boolean, float, double | boolean, float, double |
+//! | boolean, float, double | boolean, float, double; a float of 16 bits becomes a float |
 //! | decimal of up to 38 digits | text with all digits of its scale, `-12.50` |
 //! | date | text, `2026-11-21` |
 //! | time | text, `19:09:38.000`, with 3, 6, or 9 decimal places, depending on the unit |
@@ -22,10 +22,12 @@ use ::parquet::data_type::{ByteArray, DataType, FixedLenByteArray, Int96};
 use ::parquet::errors::ParquetError;
 use ::parquet::schema::types::ColumnDescriptor;
 use chrono::{DateTime, NaiveTime, SecondsFormat, Utc};
+use half::f16;
 
 use crate::bake::columns::{ColumnRole, ColumnsFault};
-use crate::bake::error::RowFault;
+use crate::bake::error::{Remedy, RowFault};
 use crate::bake::parse::pack::Cell;
+use crate::format::key_type::PartType;
 use crate::typed;
 
 const DECIMAL_DIGITS_MAX: i32 = 38;
@@ -121,18 +123,45 @@ impl ColumnType {
         RowFault::OutOfRange { column: self.name.clone(), found }
     }
 
-    /// Checks that a column of this type can contain keys.
+    /// Checks that a column of this type can contain keys, or parts of keys, of a type.
     ///
     /// # Errors
     /// [`ColumnsFault`], if the type cannot be a key.
-    pub(super) fn check_key(&self) -> Result<(), ColumnsFault> {
-        use ValueType::{Binary, Int, Text, Uint, Uuid};
-        if matches!(self.value_type, Int | Uint | Text | Binary | Uuid) {
-            return Ok(());
-        }
+    pub(super) fn check_key(&self, part_type: PartType) -> Result<(), ColumnsFault> {
+        use ValueType::{Binary, Date, Int, Text, Timestamp, Uint, Uuid};
+        let fault = |problem| ColumnsFault::of_column(ColumnRole::Key, format_args!("{:?}", self.name), problem);
         let found = self.value_type.name();
-        let problem = format!("has {found}, where integers, text, or binary were expected: choose another column");
-        Err(ColumnsFault::of_column(ColumnRole::Key, format_args!("{:?}", self.name), problem))
+        match (self.value_type, part_type) {
+            (Int | Uint | Text | Binary | Uuid, _)
+            | (Date, PartType::Date)
+            | (Timestamp { .. }, PartType::Timestamp) => Ok(()),
+            (Date | Timestamp { .. }, _) => {
+                let own = if self.value_type == Date { PartType::Date } else { PartType::Timestamp };
+                let problem = format!(
+                    "has {found}, and the type of its keys is {part_type}: choose the type {own}, or another column"
+                );
+                Err(fault(problem).or(Remedy::ChooseKeyKind))
+            }
+            _ => Err(fault(format!(
+                "has {found}, where integers, text, binary, dates, or timestamps were expected: choose another column, \
+                 or convert it"
+            ))),
+        }
+    }
+
+    /// Returns the type of the keys, or of the parts of keys, in a column of this type. Signed integers are numbers
+    /// without a sign unless the file says that one of them is negative. Returns `None` if the column cannot contain
+    /// keys.
+    pub(super) fn key_part(&self, has_negative: impl FnOnce() -> bool) -> Option<PartType> {
+        Some(match self.value_type {
+            ValueType::Int if has_negative() => PartType::I64,
+            ValueType::Int | ValueType::Uint => PartType::U64,
+            ValueType::Text | ValueType::Binary => PartType::Bytes,
+            ValueType::Uuid => PartType::Uuid,
+            ValueType::Date => PartType::Date,
+            ValueType::Timestamp { .. } => PartType::Timestamp,
+            ValueType::Bool | ValueType::Float | ValueType::Decimal { .. } | ValueType::Time(_) => return None,
+        })
     }
 
     /// Decodes the next `rows` rows of the row group. Returns an error if the row group has fewer rows left.
@@ -196,7 +225,10 @@ impl ValueType {
         };
         let fits = match value_type {
             ValueType::Bool => physical == Type::BOOLEAN,
-            ValueType::Float => matches!(physical, Type::FLOAT | Type::DOUBLE),
+            ValueType::Float => match physical {
+                Type::FIXED_LEN_BYTE_ARRAY => column.type_length() == size_of::<f16>() as i32,
+                _ => matches!(physical, Type::FLOAT | Type::DOUBLE),
+            },
             ValueType::Int | ValueType::Uint | ValueType::Time(_) => is_integer,
             ValueType::Date => physical == Type::INT32,
             ValueType::Timestamp { .. } => matches!(physical, Type::INT64 | Type::INT96),
@@ -217,6 +249,7 @@ impl ValueType {
             LogicalType::Decimal(decimal) => Self::decimal(decimal.precision, decimal.scale)?,
             LogicalType::Date => ValueType::Date,
             LogicalType::Time(time) => ValueType::Time(time.unit),
+            LogicalType::Float16 => ValueType::Float,
             LogicalType::Timestamp(timestamp) => {
                 ValueType::Timestamp { unit: timestamp.unit, is_utc: timestamp.is_adjusted_to_u_t_c }
             }
@@ -279,8 +312,8 @@ fn own_type(column: &ColumnDescriptor, value_type: ValueType) -> Option<typed::C
     Some(match value_type {
         ValueType::Bool => T::Bool,
         ValueType::Int | ValueType::Uint => integer_type(column, value_type == ValueType::Int),
-        ValueType::Float if column.physical_type() == Type::FLOAT => T::F32,
-        ValueType::Float => T::F64,
+        ValueType::Float if column.physical_type() == Type::DOUBLE => T::F64,
+        ValueType::Float => T::F32,
         ValueType::Text | ValueType::Uuid | ValueType::Time(_) => T::Text,
         ValueType::Binary => T::Bytes,
         ValueType::Decimal { scale } => {
@@ -385,16 +418,18 @@ impl<'p> Cursor<'p> {
         };
         let bytes =
             |bytes| if self.column.value_type == ValueType::Text { Cell::Text(bytes) } else { Cell::Binary(bytes) };
+        let values = &self.cells.values;
         if !self.text.is_empty() {
             return Cell::Text(self.text.as_bytes());
         }
-        match &self.cells.values {
+        match values {
             Values::Bool(values) => Cell::Bool(values[value]),
             Values::Int32(values) => integer(values[value].into(), 32),
             Values::Int64(values) => integer(values[value], 64),
             Values::Float(values) => Cell::F32(values[value]),
             Values::Double(values) => Cell::F64(values[value]),
             Values::Bytes(values) => bytes(values[value].data()),
+            Values::FixedBytes(_) if self.column.value_type == ValueType::Float => Cell::F32(values.float16(value)),
             Values::FixedBytes(values) => bytes(values[value].data()),
             Values::Int96(_) => unreachable!("timestamps are text"),
         }
@@ -464,12 +499,25 @@ impl Values {
         }
     }
 
+    pub(super) fn int96(&self, value: usize) -> Option<&Int96> {
+        match self {
+            Values::Int96(values) => Some(&values[value]),
+            _ => None,
+        }
+    }
+
     pub(super) fn bytes(&self, value: usize) -> Option<&[u8]> {
         match self {
             Values::Bytes(values) => Some(values[value].data()),
             Values::FixedBytes(values) => Some(values[value].data()),
             _ => None,
         }
+    }
+
+    /// Returns a float of 16 bits as a float of 32 bits.
+    pub(super) fn float16(&self, value: usize) -> f32 {
+        let bytes = self.bytes(value).and_then(<[u8]>::first_chunk).copied();
+        f16::from_le_bytes(bytes.unwrap_or_default()).into()
     }
 }
 

@@ -16,7 +16,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use zero_kv::DEFAULT_SOCKET;
 use zero_kv::cli::args::{ServerArgs, parse_url};
 use zero_kv::cli::examples::CommandExamples;
-use zero_kv::cli::values::parse_count;
+use zero_kv::cli::values::{BareUnit, DURATION_MAX, duration, parse_count};
 use zero_kv::client::{Client, ClientError, Direct, DirectOptions, Options, SOCKET_VARIABLE, default_address};
 use zero_kv::cluster::{Health, NodeAddress, Role, TopologyNode};
 use zero_kv::format::header::MAGIC;
@@ -32,8 +32,8 @@ const SERVER_OR_FILE: &str = "Server or file";
 
 /// Looks up keys and ranges on a running kv_store or in a baked file, and inspects files and servers.
 ///
-/// The keys of a table are either all numbers or all bytes. If they are numbers, pass a key as an
-/// unsigned 64-bit decimal; otherwise, the bytes of the argument are the key.
+/// Keys are written and printed as their type says, such as 42, user:7, 192.0.2.1, or 2026-11-21. The parts of
+/// a composite key have commas between them; a comma or a backslash in a part follows a backslash.
 ///
 /// Rows are written as `key,value` lines that baker can read back, quoted where necessary, unless
 /// --format selects another format.
@@ -141,10 +141,10 @@ fn is_baked_file(path: &Path) -> bool {
 pub(crate) enum Command {
     #[command(flatten)]
     Lookup(Lookup),
-    /// Measure how fast the client library looks up batches of keys, in random order
+    /// Measure how fast the client library looks up batches of keys
     ///
-    /// The keys are the table's first million keys, or all keys of a smaller table. To measure a server under the load
-    /// of many clients, use `zkv saturate`.
+    /// The keys are the table's first million keys, or all keys of a smaller table, in random order. To measure a
+    /// server under the load of many clients, use `zkv saturate`.
     ///
     /// Exit status: 0 after success, 1 if keys were not found, for example because the table was
     /// replaced during the run, 2 after an error.
@@ -159,7 +159,7 @@ pub(crate) enum Command {
     Slot(SlotArgs),
     #[command(flatten)]
     Server(ServerCommand),
-    /// Show, check, plan, and change the topology of a cluster: which nodes serve which slots
+    /// Show, check, plan, and change which nodes of a cluster serve which slots
     Topology {
         #[command(subcommand)]
         command: TopologyCommand,
@@ -204,14 +204,9 @@ pub(crate) struct SlotArgs {
     pub(crate) keys: Vec<std::ffi::OsString>,
 }
 
-/// Parses a time-out or an interval: a number of seconds, or a time with its unit. There is an upper limit, because
-/// adding a longer time to the clock could overflow.
+/// Parses a time-out or an interval.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
-    const SECONDS: std::ops::RangeInclusive<f64> = 0.01..=1e6;
-    let seconds = text.parse().ok().filter(|seconds| SECONDS.contains(seconds)).map(Duration::from_secs_f64);
-    let with_unit = || humantime::parse_duration(text).ok().filter(|time| SECONDS.contains(&time.as_secs_f64()));
-    let expected = "expected 0.01 to 1000000 seconds, such as 10, or a time with its unit, such as 500ms or 5min";
-    seconds.or_else(with_unit).ok_or_else(|| expected.to_owned())
+    duration(BareUnit::Seconds, Duration::from_millis(10)..=DURATION_MAX)(text)
 }
 
 #[derive(Subcommand)]
@@ -245,9 +240,9 @@ impl ProgramCommand {
 
 #[derive(Subcommand)]
 pub(crate) enum ServerCommand {
-    /// Print the server's settings, facts about its file, and its counters, as lines of `name value`
+    /// Print the server's settings, facts about its file, and its counters
     ///
-    /// Counters begin at 0 when the server starts.
+    /// Each line is a name and a value. Counters begin at 0 when the server starts.
     ///
     /// Exit status: 0 after success, 2 after an error.
     Info {
@@ -264,10 +259,10 @@ pub(crate) enum ServerCommand {
     /// Exit status: 0 if the server is healthy; 1 if it is not, with a line for each reason; 2 after a
     /// usage error.
     Health(HealthArgs),
-    /// Show live statistics of the server; if standard output is not a terminal, write one line per
-    /// interval
+    /// Show live statistics of the server
     ///
-    /// Press q, Esc, or Ctrl-C to quit. Rates cover the last interval.
+    /// Press q, Esc, or Ctrl-C to quit. Rates cover the last interval. If standard output is not a terminal, one line
+    /// is written per interval.
     ///
     /// Exit status: 0 after success, 2 after an error.
     Top(TopArgs),
@@ -309,7 +304,7 @@ pub(crate) struct TopArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ReloadArgs {
-    /// Go back to the previous generation instead
+    /// Go back to the previous table instead, and refuse the one at the path until another one is put there
     #[arg(long)]
     pub(crate) rollback: bool,
     /// Wait at most this long for the server to serve or reject the file
@@ -454,7 +449,9 @@ pub(crate) enum FileCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Verify a whole file: check all checksums and the order of the keys, and look up every key
+    /// Verify a whole file
+    ///
+    /// All checksums and the order of the keys are checked, and every key is looked up.
     ///
     /// Exit status: 0 if the file is intact, 1 if it is damaged or not a baked file, 2 if it cannot be
     /// read.
@@ -479,10 +476,10 @@ pub(crate) enum FileCommand {
     ///
     /// Exit status: 0 if all rows and columns are equal, 1 if some differ, 2 after an error.
     Diff(DiffArgs),
-    /// Write canaries: `key,digest` lines that `kv_store --canary` checks in a new file before serving it
+    /// Write canaries, which servers look up in a new file before serving it
     ///
-    /// The digest is the XXH3-128 of the key's value, as 32 hexadecimal digits, or `absent` for a key
-    /// that is not in the table.
+    /// A canary is a line `key,digest`, for `kv_store --canary`. The digest is the XXH3-128 of the key's value, as 32
+    /// hexadecimal digits, or `absent` for a key that is not in the table.
     ///
     /// Exit status: 0 after success, 2 after an error.
     Canary(CanaryArgs),
@@ -501,20 +498,25 @@ pub(crate) struct DumpArgs {
     /// Write only these columns of a typed table, in this order
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub(crate) columns: Vec<String>,
+    /// Write the ranges of addresses of a table of ranges as blocks, such as 192.0.2.0/24, for `baker --cidr`
+    #[arg(long)]
+    pub(crate) cidr: bool,
     #[command(flatten)]
     pub(crate) range: RangeArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(crate) enum DumpFormat {
-    /// Lines `key,value`, quoted where necessary; for a typed table, a row of column names and one field per column
+    /// Lines `key,value`, quoted where necessary, with one field per part of a key; for a typed table, a row of column
+    /// names and one field per column
     Csv,
-    /// Like csv, with tabs instead of commas, for `baker --format tsv`
+    /// Like csv, with tabs instead of commas and without quotes, for `baker --format tsv`; only for tables without tabs
+    /// and line ends in keys and values
     Tsv,
     /// Lines `{"key":…,"value":"…"}`, or for a typed table, with one field per column; only for tables whose keys and
     /// values are UTF-8
     Jsonl,
-    /// Apache Parquet, with the types of a typed table's columns; requires the feature `parquet`
+    /// Apache Parquet, with the types of a typed table's columns and one column per part of a key; requires the feature `parquet`
     Parquet,
 }
 
@@ -558,9 +560,10 @@ pub(crate) struct CanaryArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum Lookup {
-    /// Write the value of a key to standard output, unchanged, and with a line end only on a terminal
+    /// Write the value of a key, unchanged
     ///
-    /// In a typed table, write one line `name: value` per column instead.
+    /// A line end follows the value only on a terminal. In a typed table, write one line `name: value` per column
+    /// instead.
     ///
     /// For several keys, or keys from standard input, write the rows of the keys that are in the table,
     /// in the order in which the keys are given. If the first argument is a baked file, keys are looked
@@ -573,7 +576,9 @@ pub(crate) enum Lookup {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Check whether keys are in the table; without --print, report the result only by the exit status
+    /// Check whether keys are in the table
+    ///
+    /// Without --print, only the exit status reports the result.
     ///
     /// Exit status: 0 if all keys are in the table, 1 if some are not, 2 after an error.
     Exists {
@@ -608,6 +613,17 @@ pub(crate) enum Lookup {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Write the range that contains KEY: its first key, its last key, and its value
+    ///
+    /// For several keys, or keys from standard input, each row is preceded by the key that was looked up.
+    ///
+    /// Exit status: 0 if a range contains each key, 1 if none contains some keys, 2 after an error.
+    Cover {
+        #[command(flatten)]
+        keys: KeysArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Write the row with the smallest key
     First {
         #[command(flatten)]
@@ -631,7 +647,9 @@ pub(crate) enum Lookup {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Write the rows whose keys begin with PREFIX, in key order; without PREFIX, all rows
+    /// Write the rows whose keys begin with PREFIX, in key order
+    ///
+    /// Without PREFIX, all rows are written.
     Scan {
         /// Write only rows whose keys begin with these bytes
         prefix: Option<OsString>,
@@ -641,7 +659,7 @@ pub(crate) enum Lookup {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Write the number of keys in a range; without bounds, the number of all keys
+    /// Write the number of keys in a range; without bounds, of all keys
     Count {
         #[command(flatten)]
         range: RangeArgs,
@@ -712,20 +730,20 @@ pub(crate) enum Presence {
 
 #[derive(clap::Args, Default)]
 pub(crate) struct RangeArgs {
-    /// Begin at this key, inclusive
-    #[arg(long, value_name = "KEY", conflicts_with = "after")]
+    /// Begin at this key, inclusive; the last parts of a composite key may be missing
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true, conflicts_with = "after")]
     pub(crate) from: Option<OsString>,
     /// Begin after this key
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) after: Option<OsString>,
     /// End at this key, inclusive
-    #[arg(long, value_name = "KEY", conflicts_with = "before")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true, conflicts_with = "before")]
     pub(crate) to: Option<OsString>,
     /// End before this key
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) before: Option<OsString>,
-    /// Include only keys that begin with these bytes
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["from", "after", "to", "before"])]
+    /// Include only keys that begin with these bytes, or composite keys with these first parts
+    #[arg(long, value_name = "PREFIX", conflicts_with_all = ["from", "after", "to", "before"])]
     pub(crate) prefix: Option<OsString>,
 }
 
@@ -750,6 +768,7 @@ pub(crate) const EXAMPLES: &[CommandExamples] = &[
         ("Print the keys of a list that the table does not have", "zkv exists --print absent - < keys.txt"),
     ]),
     ("floor", &[("Find the row with the largest key at or below 15000", "zkv floor 15000")]),
+    ("cover", &[("Find the range of addresses that contains an address", "zkv cover 192.0.2.1")]),
     ("ceiling", &[("Find the row with the smallest key at or above 15000", "zkv ceiling 15000")]),
     ("first", &[("Write the first row of a file", "zkv first --db storage.db")]),
     ("last", &[("Write the last row", "zkv last")]),

@@ -5,40 +5,48 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{ArgGroup, Subcommand};
-use zero_kv::cli::args::{GenerationArgs, parse_url};
-use zero_kv::cli::values::{parse_name, parse_rate, parse_size};
+use zero_kv::cli::args::{GenerationArgs, parse_percent, parse_url};
+use zero_kv::cli::values::{BareUnit, duration, parse_name, parse_rate, parse_size};
 #[cfg(feature = "object-store")]
 use zero_kv::publish::Change;
 
 use super::parse_time;
 
+/// The maximum age of files, about a century.
+const AGE_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+fn parse_age(text: &str) -> Result<Duration, String> {
+    duration(BareUnit::Seconds, Duration::ZERO..=AGE_MAX)(text)
+}
+
 #[derive(Subcommand)]
 pub(crate) enum PublishingCommand {
-    /// Upload baked files to an object store, and make them the newest generation of a table
+    /// Upload baked files as the newest generation of a published table
     ///
     /// The files are verified before the upload, and the stored bytes are compared with them after it. A table without
-    /// rows, with at most half of the rows, with the other kind of keys, or with other columns than the preceding
+    /// rows, with at most half of the rows, with keys of another type, or with other columns than the preceding
     /// generation is rejected unless an option allows it. Nodes see the generation only when it is complete. Ctrl-C
     /// cancels the command; if it is repeated, it continues the upload where it was interrupted, except on file://
     /// URLs.
     ///
     /// Exit status: 0 after success, 2 after an error.
     Publish(PublishArgs),
-    /// List the newest generations of a published table, and the nodes that serve them
+    /// List the newest generations of a published table, and their nodes
     ///
     /// Exit status: 0 if the table has a generation, 1 if it has none, 2 after an error.
     Generations(GenerationsArgs),
-    /// Show the nodes of a published table, and what each one serves, fetches, or reports as its problem
+    /// Show the nodes of a published table
     ///
-    /// On a terminal, the table is redrawn, and nodes that do not simply serve come first. Otherwise, each change of a
-    /// node is a line. Statuses are read again after errors of the store.
+    /// The table shows what each node serves, fetches, or reports as its problem. On a terminal, the table is redrawn,
+    /// and nodes that do not simply serve come first. Otherwise, each change of a node is a line. Statuses are read
+    /// again after errors of the store.
     ///
     /// Exit status: 0 after success, 1 with --once if no node has reported, 2 after an error.
     Watch(WatchNodesArgs),
-    /// Make nodes serve a certain generation of a published table until another pin is created
+    /// Make nodes serve a certain generation of a published table
     ///
-    /// Nodes that the pin does not name serve the generation that the preceding pin selected for them. A generation
-    /// that they only hold for a rollout does not count.
+    /// The pin is in effect until another one is created. Nodes that the pin does not name serve the generation that
+    /// the preceding pin selected for them. A generation that they only hold for a rollout does not count.
     ///
     /// Exit status: 0 after success, 2 after an error.
     Pin(PinArgs),
@@ -53,25 +61,27 @@ pub(crate) enum PublishingCommand {
     ///
     /// Exit status: 0 after success, 2 after an error.
     Policy(PolicyArgs),
-    /// Download a generation of a published table into one file, and verify it
+    /// Download a generation of a published table into one file
     ///
-    /// A generation of several files is merged. Ctrl-C cancels the command; if it is repeated, it continues the
-    /// download where it was interrupted.
+    /// The file is verified. A generation of several files is merged. Ctrl-C cancels the command; if it is repeated, it
+    /// continues the download where it was interrupted.
     ///
     /// Exit status: 0 after success, 1 if the table does not have the generation, 2 after an error.
     Pull(PullArgs),
-    /// Copy a generation of a published table to another table, for example in another region
+    /// Copy a generation of a published table to another table
     ///
-    /// The copy is the next generation of the other table, with the canaries and the note of the original. Each file is
-    /// downloaded, verified, uploaded, and compared with the stored bytes. Environment variables with the prefix TO_,
-    /// such as TO_AWS_REGION, replace those without it for the other table. Ctrl-C cancels the command; if it is
-    /// repeated, it continues where it was interrupted. A generation that was copied before is not copied again.
+    /// The other table can be in another region. The copy is the next generation of the other table, with the canaries
+    /// and the note of the original. Each file is downloaded, verified, uploaded, and compared with the stored bytes.
+    /// Environment variables with the prefix TO_, such as TO_AWS_REGION, replace those without it for the other table.
+    /// Ctrl-C cancels the command; if it is repeated, it continues where it was interrupted. A generation that was
+    /// copied before is not copied again.
     ///
     /// Exit status: 0 after success, 1 if the table does not have the generation, 2 after an error.
     Copy(CopyArgs),
-    /// Delete files of a published table that no retained, pinned, or served generation needs
+    /// Delete files of a published table that no generation needs
     ///
-    /// Without --delete, the command only lists the files.
+    /// The files of retained, pinned, and served generations are not deleted. Without --delete, the command only lists
+    /// the files.
     ///
     /// Exit status: 0 after success, 2 after an error.
     Gc(GcArgs),
@@ -144,6 +154,10 @@ pub(crate) struct PublishArgs {
     pub(crate) generation: GenerationArgs,
     #[command(flatten)]
     pub(crate) changes: ChangeArgs,
+    /// Reject a table that lost more than this percentage of the rows of the preceding generation, such as 20%
+    /// [default: reject the loss of half of the rows]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, conflicts_with = "allow_shrink")]
+    pub(crate) max_shrink: Option<u8>,
     /// Write the manifest of the new generation as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -158,9 +172,9 @@ pub(crate) struct ChangeArgs {
     /// Publish although the table has at most half of the rows of the preceding generation
     #[arg(long)]
     allow_shrink: bool,
-    /// Publish although the table has the other kind of keys than the preceding generation
+    /// Publish although the table has keys of another type than the preceding generation
     #[arg(long)]
-    allow_key_kind_change: bool,
+    allow_key_type_change: bool,
     /// Publish although the table has other columns than the preceding generation
     #[arg(long)]
     allow_schema_change: bool,
@@ -172,7 +186,7 @@ impl ChangeArgs {
         let options = [
             (self.allow_empty, Change::Empty),
             (self.allow_shrink, Change::Shrink),
-            (self.allow_key_kind_change, Change::KeyKind),
+            (self.allow_key_type_change, Change::KeyType),
             (self.allow_schema_change, Change::Schema),
         ];
         options.into_iter().filter(|(is_allowed, _)| *is_allowed).map(|(_, change)| change).collect()
@@ -296,7 +310,7 @@ pub(crate) struct GcArgs {
     pub(crate) keep: u64,
     /// Retain files that are younger than this, such as 12h or 1d, because they may belong to a generation that is
     /// being published
-    #[arg(long, value_name = "AGE", default_value = "1d", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = parse_age)]
     pub(crate) older_than: Duration,
     /// Delete the files
     #[arg(long)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde::Serialize;
-use zero_kv::printable::Printable;
+use zero_kv::printable::{Printable, shortened};
 use zero_kv::publish::{Decision, Pin, Publication, PublishError, PublishedGeneration};
 
 use super::SILENT_AFTER;
@@ -28,6 +28,8 @@ struct Listing<'a> {
 struct Listed<'a> {
     number: u64,
     created: &'a str,
+    created_by: &'a str,
+    tool: &'a str,
     rows: u64,
     bytes: u64,
     digest: String,
@@ -74,13 +76,14 @@ pub(super) fn generations(args: &GenerationsArgs) -> anyhow::Result<bool> {
 }
 
 fn table(generations: &[PublishedGeneration], pin: Option<&(u64, Pin)>) -> String {
-    let names = ["generation", "published", "rows", "bytes", "digest", "pinned", "nodes", "failed", "note"];
+    let names = ["generation", "published", "by", "rows", "bytes", "digest", "pinned", "nodes", "failed", "note"];
     let mut rows = vec![names.map(str::to_owned)];
     for generation in generations {
         let listed = Listed::new(generation);
         rows.push([
             listed.number.to_string(),
             listed.created.to_owned(),
+            listed.created_by.to_owned(),
             listed.rows.to_string(),
             listed.bytes.to_string(),
             listed.digest,
@@ -90,13 +93,20 @@ fn table(generations: &[PublishedGeneration], pin: Option<&(u64, Pin)>) -> Strin
             listed.note.to_owned(),
         ]);
     }
-    let mut aligns = [Align::Left; 9];
-    for right in [0, 2, 3] {
+    let mut aligns = [Align::Left; 10];
+    for right in [0, 3, 4] {
         aligns[right] = Align::Right;
     }
-    let pin = pin.map(|(number, pin)| format!("{}\n", describe(*number, pin))).unwrap_or_default();
+    let pin = pin.map(|(number, pin)| format!("{}{}\n", describe(*number, pin), origin(pin))).unwrap_or_default();
     let failed: String = generations.iter().map(failures).collect();
     lines(aligns, &rows) + &pin + &failed
+}
+
+/// Returns when and by whom a pin was created.
+fn origin(pin: &Pin) -> String {
+    let [created, by, tool] = [&pin.created, &pin.created_by, &pin.tool].map(|text| shortened(text, ORIGIN_MAX_CHARS));
+    let by = if by.is_empty() { String::new() } else { format!(" by {by} with {tool}") };
+    format!(" (created {created}{by})")
 }
 
 /// Returns a line for each reason why nodes cannot serve a generation.
@@ -115,6 +125,8 @@ impl<'a> Listed<'a> {
         Listed {
             number: manifest.number,
             created: &manifest.created,
+            created_by: &manifest.created_by,
+            tool: &manifest.tool,
             rows: manifest.rows(),
             bytes: manifest.bytes(),
             digest: manifest.digest(),
@@ -128,6 +140,9 @@ impl<'a> Listed<'a> {
         }
     }
 }
+
+/// Maximum length of a text about the creation of a pin.
+const ORIGIN_MAX_CHARS: usize = 120;
 
 /// Maximum number of pins read in the search for the last one that nodes followed.
 pub(super) const PINS_MAX: u64 = 1000;

@@ -65,7 +65,8 @@ pub(super) fn publish(args: &PublishArgs) -> anyhow::Result<bool> {
     let started = Instant::now();
     let shards = shards(&args.files)?;
     ShardFile::check_coverage(&shards)?;
-    let generation = NewGeneration::prepare(&args.to, &args.generation, args.changes.allowed(), print_warning)?;
+    let generation =
+        NewGeneration::prepare(&args.to, &args.generation, args.changes.allowed(), args.max_shrink, print_warning)?;
     let transfer = Transfer::start(started)?;
     let published = generation.publish(&shards, &transfer.cancel, &transfer.display);
     transfer.end(published, &generation.canceled(), |stdout, manifest, seconds| match args.json {

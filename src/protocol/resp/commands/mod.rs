@@ -79,7 +79,8 @@ pub enum KeysNeeded {
     Named,
     /// At least one key, which the table may lack. Only ops need this.
     Some,
-    /// For a range that is given by a prefix, all keys with this prefix. Otherwise, all keys.
+    /// All keys with a prefix that all keys of the range have: the prefix of a command, or a prefix that the bounds of an
+    /// op show. If there is none, all keys.
     Prefix,
     /// All keys.
     All,
@@ -283,7 +284,10 @@ mod tests {
                 KeysNeeded::Named => assert!(has_keys, "{}: no argument is a key", spec.name),
                 // The keys of these commands are not the only ones that the reply depends on.
                 KeysNeeded::All => assert!(!has_keys || spec.name.starts_with("zkv."), "{}", spec.name),
-                KeysNeeded::None => assert!(!has_keys || spec.id == Id::SUnsubscribe, "{}", spec.name),
+                KeysNeeded::None => {
+                    let has_channels = matches!(spec.id, Id::SSubscribe | Id::SUnsubscribe);
+                    assert!(!has_keys || has_channels, "{}", spec.name);
+                }
                 KeysNeeded::Prefix => assert!(!has_keys, "{}", spec.name),
                 KeysNeeded::Some => panic!("{}: only ops need some key", spec.name),
             }
@@ -312,7 +316,7 @@ mod tests {
         for op in Op::ALL {
             let OpNeeds::Command(id, keys) = op.needs() else { continue };
             match all_commands().find(|spec| spec.id == id).unwrap().keys_needed {
-                KeysNeeded::All | KeysNeeded::Prefix => assert_eq!(keys, KeysNeeded::All, "{op:?}"),
+                needed @ (KeysNeeded::All | KeysNeeded::Prefix) => assert_eq!(keys, needed, "{op:?}"),
                 KeysNeeded::Named => assert!(matches!(keys, KeysNeeded::Named | KeysNeeded::Some), "{op:?}"),
                 KeysNeeded::None | KeysNeeded::Some => {}
             }
@@ -343,7 +347,8 @@ mod tests {
                     KeysNeeded::None => "none",
                     KeysNeeded::Named => "the requested key",
                     KeysNeeded::Some => "at least one permitted key",
-                    KeysNeeded::Prefix | KeysNeeded::All => "all",
+                    KeysNeeded::Prefix => "all with a prefix that all keys of the range have",
+                    KeysNeeded::All => "all",
                 };
                 format!("{op:?}: {}: {keys}", name_of(id))
             }

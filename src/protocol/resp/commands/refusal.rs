@@ -103,12 +103,16 @@ fn quoted(text: &[u8], len_max: usize) -> &[u8] {
     text.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-const SUBSCRIBE: &str = "ERR subscriptions are not supported: the table is read-only, so nothing is ever published: to \
-                         notice a new table, poll ZKV.GENERATION, or execute WATCH, MULTI, and EXEC";
-const PUBLISH: &str = "ERR publishing is not supported: the table is read-only, and no client can subscribe: send \
-                       messages through another server";
+const PUBSUB: &str = "ERR reports about channels are not supported: the table is read-only, so nothing is ever \
+                      published: to notice a new table, turn CLIENT TRACKING on, or poll ZKV.GENERATION";
+const PUBLISH: &str = "ERR publishing is not supported: the table is read-only, and subscribers would not get the \
+                       message: send messages through another server";
 const SCRIPT: &str = "ERR scripts and functions are not supported: the server only looks up rows and has no \
                       interpreter: send the reads of the script in a pipeline, or between MULTI and EXEC";
+/// The reply of a Redis that has loaded no scripts. Clients then send the text of the script with EVAL, and get
+/// [`SCRIPT`].
+const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
+const NO_FUNCTION: &str = "ERR Function not found";
 const STRING: &str = "ERR this command is not supported: read the value with GET, and compute the result in the client";
 const OTHER_TYPE: &str = "WRONGTYPE a table has only strings, or hashes if it has columns: read its rows with GET or \
                           HGETALL";
@@ -118,9 +122,11 @@ const TOPOLOGY: &str = "ERR the topology of a cluster comes from a document: cha
 /// applies to its subcommands.
 #[rustfmt::skip]
 const UNSUPPORTED: &[(&[&str], &str)] = &[
-    (&["subscribe", "psubscribe", "ssubscribe", "pubsub"], SUBSCRIBE),
+    (&["pubsub"], PUBSUB),
     (&["publish", "spublish"], PUBLISH),
-    (&["eval", "eval_ro", "evalsha", "evalsha_ro", "script", "fcall", "fcall_ro", "function"], SCRIPT),
+    (&["eval", "eval_ro", "script", "function"], SCRIPT),
+    (&["evalsha", "evalsha_ro"], NO_SCRIPT),
+    (&["fcall", "fcall_ro"], NO_FUNCTION),
     (&["geodist", "geohash", "geopos", "georadius_ro", "georadiusbymember_ro", "geosearch", "lindex", "llen", "lpos",
         "lrange", "pfcount", "scard", "sdiff", "sinter", "sintercard", "sismember", "smembers", "smismember", "sort_ro",
         "srandmember", "sscan", "sunion", "xinfo", "xlen", "xpending", "xrange", "xread", "xrevrange", "zcard",
@@ -138,8 +144,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["client|pause"], "ERR clients cannot be paused: the table is read-only, so there are no writes to stop"),
     (&["client|reply"], "ERR replies cannot be turned off: the table is read-only, so a command without a reply has no \
         effect: receive and discard the replies"),
-    (&["client|tracking"], "ERR the server sends no invalidation messages: a cached row stays valid until the \
-        generation changes: poll ZKV.GENERATION"),
 ];
 
 /// Returns whether the command or subcommand with this name is unsupported. The name must be in lower case.
@@ -342,11 +346,10 @@ mod tests {
     #[test]
     fn an_unsupported_command_gets_an_error_with_the_reason() {
         for (words, reason) in [
-            ("subscribe", "subscriptions are not supported"),
-            ("PSUBSCRIBE a b", "subscriptions are not supported"),
+            ("pubsub channels", "reports about channels are not supported"),
             ("spublish a b", "publishing is not supported"),
             ("function list", "scripts and functions are not supported"),
-            ("EVALSHA x", "scripts and functions are not supported"),
+            ("EVAL x 0", "scripts and functions are not supported"),
             ("config set a b", "settings cannot be changed"),
             ("CONFIG resetStat", "counters cannot be reset"),
         ] {

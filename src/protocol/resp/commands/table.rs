@@ -9,7 +9,7 @@ use super::{ARGS_MAX_AT_ONCE, KeyPositions, KeysNeeded, Missing, Spec};
 #[rustfmt::skip]
 pub enum Id {
     Get, MGet, Exists, StrLen, GetRange, Type, Ttl, PTtl, DbSize, RandomKey, Scan, Keys, Ping, Echo, Time, Info,
-    Select, Hello, Auth, Reset, Quit, Multi, Exec, Discard, Watch, Unwatch, ZkvFloor, ZkvCeiling, ZkvRange,
+    Select, Hello, Auth, Reset, Quit, Multi, Exec, Discard, Watch, Unwatch, ZkvFloor, ZkvCeiling, ZkvCover, ZkvRange,
     ZkvCount, ZkvGeneration, Config, ConfigGet, ConfigHelp, Command, CommandCount, CommandDocs, CommandInfo,
     CommandList, CommandGetKeys, CommandHelp, Client, ClientSetInfo, ClientSetName, ClientGetName, ClientId,
     ClientInfo, ClientList, ClientNoEvict, ClientNoTouch, ClientHelp, Memory, MemoryUsage, MemoryHelp, SlowLog,
@@ -19,7 +19,8 @@ pub enum Id {
     ObjectHelp, GetBit, Touch, ExpireTime, PExpireTime, HExists, HGet, HGetAll, HKeys, HLen, HMGet, HRandField,
     HScan, HStrLen, HVals, Role, Wait, ReadOnly, ReadWrite, Asking, Cluster, ClusterCountKeysInSlot,
     ClusterGetKeysInSlot, ClusterHelp, ClusterInfo, ClusterKeySlot, ClusterMyId, ClusterNodes, ClusterReplicas,
-    ClusterShards, ClusterSlots,
+    ClusterShards, ClusterSlots, Subscribe, PSubscribe, SSubscribe, ClientTracking, ClientCaching,
+    ClientTrackingInfo, ClientGetRedir,
 }
 
 /// The positions of a command's keys, and the keys that its user must be allowed to use.
@@ -68,7 +69,7 @@ const SLOW_CONNECTION: Words = &["@slow", "@connection"];
 const SLOW: Words = &["@slow"];
 const ADMIN_CATEGORIES: Words = &["@admin", "@slow", "@dangerous"];
 const ADMIN_CONNECTION: Words = &["@admin", "@slow", "@dangerous", "@connection"];
-const UNSUBSCRIBE_FLAGS: Words = &["pubsub", "noscript", "loading", "stale"];
+const PUBSUB_FLAGS: Words = &["pubsub", "noscript", "loading", "stale"];
 const PUBSUB_CATEGORIES: Words = &["@pubsub", "@slow"];
 const TRANSACTION: Words = &["@fast", "@transaction"];
 
@@ -167,6 +168,8 @@ pub static COMMANDS: &[Spec] = &[
     spec(Id::ZkvCeiling, "zkv.ceiling", 2, NEAREST_KEY, READ, KEYSPACE)
         .documented("module", "0.1.0", "key",
             "Get the row with the smallest key greater than or equal to the given key"),
+    spec(Id::ZkvCover, "zkv.cover", 2, NEAREST_KEY, READ, KEYSPACE)
+        .documented("module", "0.1.0", "key", "Get the first key, the last key, and the value of the range that contains the given key"),
     spec(Id::ZkvRange, "zkv.range", -3, A_PREFIX, READ, SLOW_KEYSPACE)
         .documented("module", "0.1.0", "<min max | PREFIX prefix> [REV] [LIMIT count] [FROM cursor]",
             "Get a page of keys and values in key order"),
@@ -248,13 +251,22 @@ pub static COMMANDS: &[Spec] = &[
     spec(Id::LastSave, "lastsave", 1, EVERY_KEY, FAST_ALWAYS, &["@admin", "@fast", "@dangerous"])
         .documented("server", "1.0.0", "", "Get the UNIX time stamp of the last successful save to disk")
         .tips(&["nondeterministic_output"]),
-    spec(Id::Unsubscribe, "unsubscribe", -1, NO_KEY, UNSUBSCRIBE_FLAGS, PUBSUB_CATEGORIES)
+    spec(Id::Subscribe, "subscribe", -2, NO_KEY, PUBSUB_FLAGS, PUBSUB_CATEGORIES)
+        .documented("pubsub", "2.0.0", "channel [channel ...]",
+            "Listen for messages published to the given channels"),
+    spec(Id::PSubscribe, "psubscribe", -2, NO_KEY, PUBSUB_FLAGS, PUBSUB_CATEGORIES)
+        .documented("pubsub", "2.0.0", "pattern [pattern ...]",
+            "Listen for messages published to channels matching the given patterns"),
+    spec(Id::SSubscribe, "ssubscribe", -2, CHANNELS, PUBSUB_FLAGS, PUBSUB_CATEGORIES)
+        .documented("pubsub", "7.0.0", "shardchannel [shardchannel ...]",
+            "Listen for messages published to the given shard channels").key_flags(&["not_key"]),
+    spec(Id::Unsubscribe, "unsubscribe", -1, NO_KEY, PUBSUB_FLAGS, PUBSUB_CATEGORIES)
         .documented("pubsub", "2.0.0", "[channel [channel ...]]",
             "Stop listening for messages posted to the given channels"),
-    spec(Id::PUnsubscribe, "punsubscribe", -1, NO_KEY, UNSUBSCRIBE_FLAGS, PUBSUB_CATEGORIES)
+    spec(Id::PUnsubscribe, "punsubscribe", -1, NO_KEY, PUBSUB_FLAGS, PUBSUB_CATEGORIES)
         .documented("pubsub", "2.0.0", "[pattern [pattern ...]]",
             "Stop listening for messages posted to channels matching the given patterns"),
-    spec(Id::SUnsubscribe, "sunsubscribe", -1, CHANNELS, UNSUBSCRIBE_FLAGS, PUBSUB_CATEGORIES)
+    spec(Id::SUnsubscribe, "sunsubscribe", -1, CHANNELS, PUBSUB_FLAGS, PUBSUB_CATEGORIES)
         .documented("pubsub", "7.0.0", "[shardchannel [shardchannel ...]]",
             "Stop listening for messages posted to the given shard channels").key_flags(&["not_key"]),
     // The lines show the keys of other clients.
@@ -360,6 +372,17 @@ const CLIENT: &[Spec] = &[
     spec(Id::ClientNoTouch, "client|no-touch", 3, NO_KEY, SESSION, SLOW_CONNECTION)
         .documented("connection", "7.2.0", "<ON | OFF>",
             "Controls whether commands sent by the client will alter the LRU/LFU of the keys they access"),
+    spec(Id::ClientTracking, "client|tracking", -3, NO_KEY, SESSION, SLOW_CONNECTION)
+        .documented("connection", "6.0.0", "<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] \
+            [BCAST] [OPTIN] [OPTOUT] [NOLOOP]", "Enable or disable server assisted client side caching support"),
+    spec(Id::ClientCaching, "client|caching", 3, NO_KEY, SESSION, SLOW_CONNECTION)
+        .documented("connection", "6.0.0", "<YES | NO>",
+            "Instruct the server about tracking or not keys in the next request"),
+    spec(Id::ClientTrackingInfo, "client|trackinginfo", 2, NO_KEY, SESSION, SLOW_CONNECTION)
+        .documented("connection", "6.2.0", "",
+            "Return information about server assisted client side caching for the current connection"),
+    spec(Id::ClientGetRedir, "client|getredir", 2, NO_KEY, SESSION, SLOW_CONNECTION)
+        .documented("connection", "6.0.0", "", "Get tracking notifications redirection client ID if any"),
     spec(Id::ClientHelp, "client|help", 2, NO_KEY, ALWAYS, SLOW_CONNECTION)
         .documented("connection", "5.0.0", "", HELP_SUMMARY),
     spec(Id::ClientKill, "client|kill", -3, NO_KEY, ADMIN, ADMIN_CONNECTION)

@@ -1,5 +1,6 @@
 // Checks go-redis: clients SOCKET PORT [COUNT] checks reads and transactions, or one pipeline of COUNT GETs.
 // clients tls PORT CA checks reads and transactions over TLS as the user app with the password secret.
+// clients addresses PORT checks reads of a table whose keys are addresses.
 // clients cluster PORT checks reads of a cluster, one of whose nodes has this port.
 package main
 
@@ -9,6 +10,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -141,7 +143,26 @@ func overTLS(port, ca string) *redis.Client {
 	})
 }
 
+func addresses(port string) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
+	six, err := rdb.Get(ctx, netip.MustParseAddr("2001:db8::1").String()).Result()
+	expect("GET", six, "six", err)
+	values, err := rdb.MGet(ctx, "::ffff:10.0.0.1", "10.0.0.2", "2001:DB8:0::1").Result()
+	expect("MGET", fmt.Sprint(values), fmt.Sprint([]any{"ten", nil, "six"}), err)
+	keys, err := rdb.Keys(ctx, "*.1").Result()
+	expect("KEYS", fmt.Sprint(keys), "[10.0.0.1 192.0.2.1]", err)
+	found, _, err := rdb.Scan(ctx, 0, "2001:*", 100).Result()
+	expect("SCAN", fmt.Sprint(found), "[2001:db8::1]", err)
+	floor, err := rdb.Do(ctx, "ZKV.FLOOR", "192.0.2.200").Result()
+	expect("ZKV.FLOOR", fmt.Sprint(floor), "[192.0.2.1 documentation]", err)
+	expectError("GET of a name", "ERR 'localhost' is not a key of this table", rdb.Get(ctx, "localhost").Err())
+}
+
 func main() {
+	if os.Args[1] == "addresses" {
+		addresses(os.Args[2])
+		return
+	}
 	if os.Args[1] == "cluster" {
 		cluster(os.Args[2])
 		return

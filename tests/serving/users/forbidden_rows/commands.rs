@@ -62,6 +62,8 @@ fn examples(id: Id) -> &'static [&'static str] {
         Id::ClientSetName => &["CLIENT SETNAME n"],
         Id::SlowLogGet => &["SLOWLOG GET", "SLOWLOG GET 1"],
         Id::Monitor => &["MONITOR"],
+        Id::ClientTracking => &["CLIENT TRACKING on", "CLIENT TRACKING on BCAST PREFIX K"],
+        Id::ClientCaching => &["CLIENT CACHING yes"],
         _ => &[],
     }
 }

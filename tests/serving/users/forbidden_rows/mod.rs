@@ -111,7 +111,7 @@ impl Pair {
         let servers = [0, 1].map(|at| {
             let path = |name: &str| folders[at].path().join(name);
             match kind {
-                Kind::Bytes | Kind::Cluster => drop(bake_text(&path("storage.db"), Keys::Bytes, kind.rows(at == 1))),
+                Kind::Bytes | Kind::Cluster => drop(bake_text(&path("storage.db"), Keys::BYTES, kind.rows(at == 1))),
                 Kind::Numbers => drop(bake_text(&path("storage.db"), Keys::U64, kind.rows(at == 1))),
                 Kind::Typed => bake_typed(&path("storage.db"), kind.rows(at == 1)),
             }

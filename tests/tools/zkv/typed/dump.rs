@@ -52,23 +52,34 @@ fn assert_rows_of(db: &Path, rows: impl IntoIterator<Item = (u64, Vec<u8>)>) {
 #[test]
 fn delimited_text_has_every_cell() {
     let (_folder, db, schema) = table_of_all_types();
-    for (format, delimiter) in [("csv", b','), ("tsv", b'\t')] {
-        let output = dump(&db, &["--format", format]);
-        assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
-        let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(&output.stdout[..]);
-        let names: Vec<&str> = schema.columns().iter().map(|column| column.name.as_str()).collect();
-        assert_eq!(reader.headers().unwrap().iter().collect::<Vec<_>>(), [&["id"], &names[..]].concat());
-        let rows: Vec<_> = reader.byte_records().map(Result::unwrap).collect();
-        let rows = rows.iter().map(|record| {
-            let text = |(field, column): (&[u8], &Column)| {
-                let is_null = field.is_empty() && column.is_nullable;
-                (!is_null).then(|| field.to_vec())
-            };
-            let texts: Vec<_> = record.iter().skip(1).zip(schema.columns()).map(text).collect();
-            (str::from_utf8(&record[0]).unwrap().parse().unwrap(), encoded(&schema, &texts))
-        });
-        assert_rows_of(&db, rows);
-    }
+    let output = dump(&db, &["--format", "csv"]);
+    assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
+    let mut reader = csv::Reader::from_reader(&output.stdout[..]);
+    let names: Vec<&str> = schema.columns().iter().map(|column| column.name.as_str()).collect();
+    assert_eq!(reader.headers().unwrap().iter().collect::<Vec<_>>(), [&["id"], &names[..]].concat());
+    let rows: Vec<_> = reader.byte_records().map(Result::unwrap).collect();
+    let rows = rows.iter().map(|record| {
+        let text = |(field, column): (&[u8], &Column)| {
+            let is_null = field.is_empty() && column.is_nullable;
+            (!is_null).then(|| field.to_vec())
+        };
+        let texts: Vec<_> = record.iter().skip(1).zip(schema.columns()).map(text).collect();
+        (str::from_utf8(&record[0]).unwrap().parse().unwrap(), encoded(&schema, &texts))
+    });
+    assert_rows_of(&db, rows);
+    let tsv = db.with_extension("tsv");
+    let output = dump(&db, &["--format", "tsv", "-o", tsv.to_str().unwrap()]);
+    assert_error(&output, &["has a tab, a line end,", "which TSV cannot express", "--format csv"]);
+    assert!(!tsv.exists());
+}
+
+#[test]
+fn tsv_has_a_row_of_column_names_and_no_quotes() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("table.db");
+    let schema = schema("id", &["name:text", "stock:u8?"]);
+    write_table(&db, &schema, &[(7_u64, vec![Value::Text("5\" pipe, red"), Value::Null])]);
+    assert_answer(&dump(&db, &["--format", "tsv"]), 0, b"id\tname\tstock\n7\t5\" pipe, red\t\n");
 }
 
 #[test]
@@ -104,6 +115,13 @@ fn field_text(field: &Field, column_type: ColumnType) -> Option<Vec<u8>> {
         (Field::Null, _) => return None,
         (Field::Str(text), ColumnType::Text) => return Some(text.as_bytes().to_vec()),
         (Field::Bytes(bytes), ColumnType::Bytes) => return Some(bytes.data().to_vec()),
+        (Field::ListInternal(list), ColumnType::TextList) => {
+            let texts = list.elements().iter().map(|field| match field {
+                Field::Str(text) => text,
+                other => panic!("{other:?} in a list of texts"),
+            });
+            return Some(serde_json::to_vec(&texts.collect::<Vec<_>>()).unwrap());
+        }
         (Field::ListInternal(list), ColumnType::List { element, .. }) => {
             return Some(list_elements(list, element.column_type()));
         }

@@ -10,7 +10,7 @@ mod served;
 use std::collections::BTreeMap;
 
 use tempfile::TempDir;
-use zero_kv::typed::{Column, ElementType, List, RowEncoder, Schema, TimeUnit, Value};
+use zero_kv::typed::{Column, ElementType, List, RowEncoder, Schema, TextList, TimeUnit, Value};
 
 use super::*;
 use crate::helpers::encoder::{self, Keyed};
@@ -64,7 +64,11 @@ const ALL_TYPES: &[&str] = &[
     "floats:list(f32)?",
     "days:list(date)",
     "times:list(timestamp(ms))",
+    "tags:list(text)?",
 ];
+
+/// Lists of texts.
+const TAGS: [&str; 4] = ["[]", r#"[""]"#, r#"["a","é","\"\\,\n"]"#, r#"["\u0001"]"#];
 
 /// Buffers for the lists of a table with every type.
 struct Lists {
@@ -115,6 +119,7 @@ impl Lists {
             Value::List(
                 List::new(ElementType::Timestamp(TimeUnit::Millis), &self.times[..row as usize % 2 * 8]).unwrap(),
             ),
+            nullable(Value::TextList(TextList::from_bytes(TAGS[row as usize % TAGS.len()].as_bytes()).unwrap())),
         ]
     }
 }

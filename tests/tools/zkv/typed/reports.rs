@@ -35,7 +35,7 @@ fn inspect_describes_the_schema() {
 
     let output = zkv().args(["inspect", "--json"]).arg(&db).output().unwrap();
     let report: Json = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&report["header_len_bytes"], &report["schema"]["key_name"]), (&json!(288), &json!("id")));
+    assert_eq!((&report["header_len_bytes"], &report["schema"]["key_name"]), (&json!(304), &json!("id")));
     assert_eq!(report["schema"]["fixed_len_bytes"], 25);
     let column = |name, column_type, is_nullable, width_bytes: Option<u64>| json!({"name": name, "type": column_type, "is_nullable": is_nullable, "width_bytes": width_bytes});
     assert_eq!(

@@ -175,7 +175,7 @@ fn finish(publication: &Publication, args: &RolloutArgs, outcome: Outcome, watch
         Outcome::Done => return Ok(true),
         Outcome::Aborted if args.abort => return Ok(true),
         Outcome::Failed => {
-            "nodes failed: correct the cause and repeat the command, or go back with zkv rollout --abort".to_owned()
+            "nodes failed: correct the cause, and repeat the command, or go back with zkv rollout --abort".to_owned()
         }
         Outcome::TimedOut => format!(
             "not done within {}: repeat the command to wait longer (--timeout), or go back with zkv rollout --abort",

@@ -9,7 +9,7 @@ use indicatif::{DecimalBytes, HumanCount};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, LineGauge, Paragraph, RenderDirection, Sparkline};
 use zero_kv::counted::counted;
 
@@ -17,7 +17,13 @@ use super::View;
 use crate::top::sample::{Delta, Sample};
 
 const UNKNOWN: &str = "–";
+
+// A color means the same everywhere; figures that call for no action have no color.
+/// Lookups fail, or the server does not work.
 const ALARM: Style = Style::new().fg(Color::Red);
+/// Something was rejected or restarted, and the server works.
+const WARNING: Style = Style::new().fg(Color::Yellow);
+const HEALTHY: Style = Style::new().fg(Color::Green);
 
 /// Minimum width of a frame for three columns of figures.
 const FULL_WIDTH_MIN: u16 = 72;
@@ -112,8 +118,11 @@ fn state(view: &View, now: Instant) -> Line<'static> {
         return Line::styled(format!("no response for {seconds} s, retrying: {}", lost.reason), ALARM);
     }
     match view.last().text("state") {
-        Some("serving") if view.is_restarted => Line::from("serving; the server was restarted"),
-        Some("serving") => Line::from("serving"),
+        Some("serving") if view.last().text("rolled_back") == Some("yes") => {
+            Line::styled("serving the previous table, after a rollback; the file at the path is refused", WARNING)
+        }
+        Some("serving") if view.is_restarted => Line::styled("serving; the server was restarted", WARNING),
+        Some("serving") => Line::styled("serving", HEALTHY),
         Some("changed") => {
             Line::styled("changed: the file was changed in place; replace it with an intact file", ALARM)
         }
@@ -121,10 +130,20 @@ fn state(view: &View, now: Instant) -> Line<'static> {
     }
 }
 
-type Row = (String, String);
+/// A name, its value, and the style of both.
+type Row = (String, String, Style);
 
 fn row(name: &str, value: String) -> Row {
-    (name.to_owned(), value)
+    (name.to_owned(), value, Style::new())
+}
+
+/// Returns a row that has a style if its count or rate is not 0.
+fn row_of_problems(name: &str, value: String, problems: Option<f64>, style: Style) -> Row {
+    (name.to_owned(), value, style_of_problems(problems, style))
+}
+
+fn style_of_problems(problems: Option<f64>, style: Style) -> Style {
+    if problems.is_some_and(|problems| problems > 0.0) { style } else { Style::new() }
 }
 
 /// Returns one screen row for each op that the server has received requests for. The row shows the op's rate.
@@ -141,7 +160,7 @@ fn responses(delta: Option<&Delta<'_>>, window: Option<&Delta<'_>>) -> Vec<Row> 
         row("hits/s", rate_per_s(rate("hits"))),
         row("misses/s", rate_per_s(rate("misses"))),
         row("hit ratio", percent(delta.and_then(Delta::hit_ratio))),
-        row("errors/s", rate_per_s(rate("errors"))),
+        row_of_problems("errors/s", rate_per_s(rate("errors")), rate("errors"), ALARM),
         row("read/s", bytes("read_len_bytes")),
         row("written/s", bytes("written_len_bytes")),
         row("service p50", service(0.5)),
@@ -152,18 +171,23 @@ fn responses(delta: Option<&Delta<'_>>, window: Option<&Delta<'_>>) -> Vec<Row> 
 
 fn connections(sample: &Sample, delta: Option<&Delta<'_>>, window: Option<&Delta<'_>>) -> Vec<Row> {
     let field = |name| number(sample.number(name));
+    let problems = |title, name, style| row_of_problems(title, field(name), count(sample, name), style);
     let batch = |quantile| number(window.and_then(|window| window.batch_requests(quantile)));
     vec![
         row("open", field("connections")),
         row("accepted/s", rate_per_s(delta.and_then(|delta| delta.rate("connections_accepted")))),
         row("disconnected, idle", field("connections_cut_idle")),
         row("disconnected, other", number(disconnected_for_other_reasons(sample))),
-        row("rejected", field("connections_refused")),
-        row("panics", field("panics")),
+        problems("rejected", "connections_refused", WARNING),
+        problems("panics", "panics", ALARM),
         row("batch p50", batch(0.5)),
         row("batch p99", batch(0.99)),
         row("batch max", batch(1.0)),
     ]
+}
+
+fn count(sample: &Sample, name: &str) -> Option<f64> {
+    sample.number(name).map(|count| count as f64)
 }
 
 /// Returns the number of connections that the server closed for reasons other than idleness, or `None` if Info has no
@@ -177,31 +201,31 @@ fn file(sample: &Sample) -> Vec<Line<'static>> {
     let field = |name| sample.text(name).unwrap_or(UNKNOWN);
     let len = sample.number("file_len_bytes").map_or_else(|| UNKNOWN.to_owned(), |len| DecimalBytes(len).to_string());
     let rows = counted(number(sample.number("rows")), "row");
+    let problems = |name, title, style| {
+        Span::styled(format!("{} {title}", field(name)), style_of_problems(count(sample, name), style))
+    };
+    let reload = sample.text("reload_last").filter(|text| !text.is_empty()).unwrap_or("none");
+    let reload_style = if reload.starts_with("refused") { WARNING } else { Style::new() };
     vec![
         Line::from(format!("{}: {len}, {rows}, keys {}", field("file"), field("keys"))),
         Line::from(format!("generation {}, digest {}", field("generation"), field("digest"))),
-        Line::from(format!(
-            "{} swaps, {} rollbacks, {} files rejected, {} faults; memory {}, verify {}",
-            field("swaps"),
-            field("rollbacks"),
-            field("refused_files"),
-            field("faults"),
-            field("memory"),
-            field("verify"),
-        )),
-        Line::from(format!(
-            "last reload: {}",
-            sample.text("reload_last").filter(|text| !text.is_empty()).unwrap_or("none")
-        )),
+        Line::from_iter([
+            Span::raw(format!("{} swaps, {} rollbacks, ", field("swaps"), field("rollbacks"))),
+            problems("refused_files", "files rejected", WARNING),
+            Span::raw(", "),
+            problems("faults", "faults", ALARM),
+            Span::raw(format!("; memory {}, verify {}", field("memory"), field("verify"))),
+        ]),
+        Line::from_iter([Span::raw("last reload: "), Span::styled(reload.to_owned(), reload_style)]),
     ]
 }
 
 /// Draws a column of screen rows, each with its name on the left and its value on the right.
 fn draw_column(title: &str, rows: &[Row], frame: &mut Frame<'_>, area: Rect) {
     let width = usize::from(area.width.saturating_sub(2));
-    let lines = rows.iter().map(|(name, value)| {
+    let lines = rows.iter().map(|(name, value, style)| {
         let room = width.saturating_sub(name.chars().count());
-        Line::from(format!("{name}{value:>room$}"))
+        Line::styled(format!("{name}{value:>room$}"), *style)
     });
     let block = Block::bordered().title(format!(" {title} "));
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).block(block), area);
@@ -358,6 +382,17 @@ mod tests {
     }
 
     #[test]
+    fn a_rollback_is_shown_as_long_as_it_lasts() {
+        let (mut view, now) = view();
+        let rolled_back = |answer: &str| sample(now, &format!("{SECOND}rolled_back {answer}\n"));
+        view.update(Ok(rolled_back("yes")), now);
+        let shown = "\nserving the previous table, after a rollback; the file at the path is refused\n";
+        assert!(screen(&view, now, 80, 24).contains(shown), "{}", screen(&view, now, 80, 24));
+        view.update(Ok(rolled_back("no")), now);
+        assert!(!screen(&view, now, 80, 24).contains("rollback;"));
+    }
+
+    #[test]
     fn a_screen_of_80_by_24_shows_everything() {
         let (view, now) = view();
         let expected = "\
@@ -388,6 +423,43 @@ verified 100.0 % █████████████████████
 ";
         let screen = screen(&view, now, 80, 24);
         assert_eq!(screen, expected, "\n{screen}");
+    }
+
+    /// Returns the words of a screen that have a color, in their order.
+    fn colored(view: &View, now: Instant) -> Vec<(Color, String)> {
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal.draw(|frame| draw(view, frame, now)).unwrap();
+        let cells = terminal.backend().buffer().content.iter();
+        let mut runs: Vec<(Color, String)> = Vec::new();
+        for cell in cells {
+            match runs.last_mut() {
+                Some((color, text)) if *color == cell.fg => text.push_str(cell.symbol()),
+                _ => runs.push((cell.fg, cell.symbol().to_owned())),
+            }
+        }
+        runs.retain(|(color, _)| *color != Color::Reset);
+        let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        runs.into_iter().map(|(color, text)| (color, words(text))).collect()
+    }
+
+    #[test]
+    fn only_figures_that_call_for_action_have_a_color() {
+        let (view, now) = view();
+        let expected = [
+            (Color::Green, "serving"),
+            (Color::Red, "errors/s 2"),
+            (Color::Yellow, "rejected 3"),
+            (Color::Yellow, "5 files rejected"),
+            (Color::Red, "6 faults"),
+            (Color::Yellow, "refused: damaged"),
+        ];
+        assert_eq!(colored(&view, now), expected.map(|(color, text)| (color, text.to_owned())));
+        let healthy = SECOND.replace("errors 4", "errors 0").replace("refused 3", "refused 0");
+        let healthy = healthy.replace("refused_files 5", "refused_files 0").replace("faults 6", "faults 0");
+        let healthy = healthy.replace("reload_last refused: damaged", "reload_last served");
+        let mut view = View::new(Path::new("s"), Duration::from_secs(2), sample(now, FIRST));
+        view.update(Ok(sample(now + Duration::from_secs(2), &healthy)), now);
+        assert_eq!(colored(&view, now), [(Color::Green, "serving".to_owned())]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod draw;
 
 use std::collections::VecDeque;
+use std::env;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::style::Color;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
@@ -42,8 +44,15 @@ fn run_screen(mut view: View, sampler: &mut Sampler, received_signal: &AtomicUsi
     let _guard = RestoreOnDrop;
     let mut terminal = ratatui::try_init()?;
     let tick = view.interval.min(TICK_MAX);
+    // As https://no-color.org asks for.
+    let has_colors = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     while received_signal.load(Ordering::Relaxed) == 0 {
-        terminal.draw(|frame| draw(&view, frame, Instant::now()))?;
+        terminal.draw(|frame| {
+            draw(&view, frame, Instant::now());
+            if !has_colors {
+                frame.buffer_mut().content.iter_mut().for_each(|cell| cell.fg = Color::Reset);
+            }
+        })?;
         if event::poll(tick)? && matches!(event::read()?, Event::Key(key) if is_quit(key)) {
             break;
         }
