@@ -7,6 +7,7 @@ import multiprocessing
 import pathlib
 import pickle
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -107,6 +108,25 @@ def test_an_asyncio_client_returns_no_old_value_after_the_notice_has_arrived(ser
                 assert generation_of(await client.get(7)) == generation
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_event_loop_does_not_wait_for_notices(loop: str, server: Server) -> None:
+    async def run() -> None:
+        async with zero_kv.AsyncClient(server.path, cache=CACHE_BYTES) as client:
+            for _ in range(2):
+                assert await client.get(7) == rows_of(1)[7]
+            before = requests_of(server)
+            for _ in range(3):
+                assert await client.get(7) == rows_of(1)[7]
+            assert requests_of(server) == before
+
+    # A socket with this time-out waits for bytes, and then counts as one with unread bytes.
+    socket.setdefaulttimeout(0.2)
+    try:
+        LOOPS[loop](run())
+    finally:
+        socket.setdefaulttimeout(None)
 
 
 def test_rows_of_typed_tables_are_cached(tmp_path: pathlib.Path) -> None:

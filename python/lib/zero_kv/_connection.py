@@ -133,6 +133,8 @@ class Connection(asyncio.Protocol):
         held = transport.get_extra_info("socket") if self._has_cache else None
         if held is not None:
             self._peeked = socket.socket(fileno=os.dup(held.fileno()))
+            # With the program's default time-out (`socket.setdefaulttimeout`), reading would wait for bytes.
+            self._peeked.settimeout(0)
 
     @_callback
     def data_received(self, data: bytes) -> None:
