@@ -44,9 +44,11 @@ pub(super) fn answer(
         let Some(op) = Op::from_code(request.op_code()).filter(|op| op.kind() == OpKind::Server) else { break };
         // An Open is alone in its pass, because descriptors are passed with the first byte of the responses. A Reload
         // or a Rollback is alone in its pass, because a pass that reads the file may be repeated, and a Reload or a
-        // Rollback must not be repeated.
+        // Rollback must not be repeated. A KeyType or a Track is the first request of its pass: if the pass is
+        // repeated, it affects only later requests, as if the pass had not been tried before.
         let is_alone = op == Op::Open || op.has_effects();
-        if responses.is_full() || is_alone && responses.total_len_bytes() > 0 {
+        let is_first = is_alone || matches!(op, Op::KeyType | Op::Track);
+        if responses.is_full() || is_first && responses.total_len_bytes() > 0 {
             return (len_bytes, RunEnd::Full);
         }
         if op == Op::Open && at + 1 == requests.len() && waits(context, generation, request.key()) {
@@ -135,9 +137,11 @@ fn open_header(generation: &Generation) -> OpenHeader {
 
 #[cfg(all(test, feature = "bake"))]
 mod tests {
-    use super::super::Setup;
+    use super::super::{Session, Setup};
     use super::*;
-    use crate::bake::{Options, bake_csv};
+    use crate::bake::{Keys, Options, bake_csv};
+    use crate::format::key::Key;
+    use crate::protocol::native::NOTICE_LEN_BYTES;
     use crate::server::sockets::Peer;
     use crate::server::state::tests::worker_over;
     use crate::server::turns::{Pass, Then};
@@ -185,5 +189,48 @@ mod tests {
         }
         assert_eq!(responses.copied(), [0, 0, 0, 2, 0, 0, 0, 0].repeat(2));
         assert!(facts::info(&Snapshot::take(&context.worker.server), true).contains("\nreload_requested 0\n"));
+    }
+    /// A pass is repeated if the file has changed meanwhile.
+    #[test]
+    fn a_pass_that_is_repeated_has_the_same_responses() {
+        let folder = tempfile::tempdir().unwrap();
+        let [numbers, dates] = ["numbers", "dates"].map(|name| folder.path().join(name));
+        bake_csv(&b"7,seven\n"[..], &numbers, &Options::default()).unwrap();
+        let keys = Keys::Type("date".parse().unwrap());
+        bake_csv(&b"1970-01-08,a date\n"[..], &dates, &Options { keys, ..Options::default() }).unwrap();
+        let config = Config::default();
+        let context = ConnectionContext::new(Peer::Unix(None), worker_over(&numbers, &config));
+        let first = config.source(&numbers).open().unwrap();
+        let mut second = config.source(&dates).open().unwrap();
+        second.number = first.number + 1;
+        let Ok(Some((Key::U64(date), _))) = second.store.first() else { panic!("no row") };
+        let [get, key_type, track] = [Op::Get, Op::KeyType, Op::Track].map(|op| Request::new(op, date));
+        let mut session = Session::new(&context);
+        let mut pass = |generation: &Generation, requests: &[Request], is_committed: bool| {
+            let (mut responses, mut tally) = (Responses::new(), Tally::default());
+            let pass = session.answer(&context, generation, requests.as_bytes(), &mut responses, &mut tally);
+            if is_committed {
+                session.commit();
+            }
+            (pass.taken_bytes / REQUEST_LEN_BYTES, responses.copied().to_vec())
+        };
+        assert_eq!(pass(&first, &[key_type], true).0, 1);
+        assert_eq!(pass(&first, &[track], true).0, 1);
+        // The key of the first Get is encoded for the type of the first table. The notice precedes the first response
+        // from the second table.
+        let (mut requests, mut all) = (&[get, key_type, get, track, get][..], Vec::new());
+        while !requests.is_empty() {
+            let tried = pass(&second, requests, false);
+            let (taken, responses) = pass(&second, requests, true);
+            assert_eq!(tried, (taken, responses.clone()));
+            requests = &requests[taken..];
+            all.extend(responses);
+        }
+        let status = |status: Status| [0, 0, 0, status as u8];
+        let is_notice = all.starts_with(&status(Status::Notice));
+        let after_notice = &all[NOTICE_LEN_BYTES..];
+        let wrong_type = [status(Status::KeyTypeChanged), [0; 4]].concat();
+        let value = [&status(Status::Ok)[..], &[0, 0, 0, 6], b"a date"].concat();
+        assert!(is_notice && after_notice.starts_with(&wrong_type) && all.ends_with(&value), "{all:?}");
     }
 }
