@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use super::ordered::{RangeRequest, push_bare};
+use super::tracking::user_of;
 use super::{Setup, answer, whole_requests};
 use crate::Lookup;
 use crate::format::key::{Key, KeyKind};
@@ -110,7 +111,7 @@ impl Session {
         if input.starts_with(&LOGIN_CODE) {
             return self.log_in(context, input, responses, tally);
         }
-        self.setup.tracking.user_number = self.access.user_number();
+        self.setup.tracking.user = user_of(&self.access);
         if self.access.is_unrestricted(&context.worker.server.users) {
             return self.answer_of_type(context, generation, input, responses, tally);
         }

@@ -28,8 +28,8 @@ pub(super) struct Tracking {
     sent: Option<State>,
     /// The state of the responses that will be sent, after a notice.
     announced: Option<State>,
-    /// The number of the connection's user in the current pass.
-    pub(super) user_number: u64,
+    /// The connection's user in the current pass.
+    pub(super) user: u64,
     watch: Option<Watch>,
 }
 
@@ -39,9 +39,19 @@ struct State {
     generation: u64,
     /// The version of the view of the cluster, which changes with the slots of the node.
     view: u64,
+    /// What [`user_of`] returns.
     user: u64,
     /// The version of all permissions.
     users: u64,
+}
+
+/// The user of a connection that must log in first.
+const NOBODY: u64 = u64::MAX;
+
+/// Returns the number of a connection's user. A connection that must log in first, for example because its user has
+/// been removed, has another number than one that has all permissions without being a user.
+pub(super) fn user_of(access: &Access) -> u64 {
+    if access.is_authenticated() { access.user_number() } else { NOBODY }
 }
 
 impl State {
@@ -70,7 +80,7 @@ impl Tracking {
         generation: &Generation,
         responses: &mut Responses,
     ) -> Status {
-        let state = State::now(context, generation, self.user_number);
+        let state = State::now(context, generation, self.user);
         let id = state.id(&context.worker.server);
         responses.steps().add(TRACK_STEPS);
         responses.push(ResponseHeader::of_page(id.len()).as_bytes());
@@ -88,7 +98,7 @@ impl Tracking {
         access: &Access,
         responses: &mut Responses,
     ) {
-        let state = State::now(context, generation, access.user_number());
+        let state = State::now(context, generation, user_of(access));
         self.announced = None;
         if self.sent != Some(state) {
             responses.push(ResponseHeader::of_notice().as_bytes());
@@ -122,7 +132,7 @@ impl Tracking {
                 waker.wake_by_ref();
             }
         }
-        self.sent != Some(State::now(context, generation, access.user_number()))
+        self.sent != Some(State::now(context, generation, user_of(access)))
     }
 }
 
@@ -149,5 +159,25 @@ impl Drop for Watch {
         if let Some(node) = &self.server.settings.source.cluster {
             node.watchers().remove(self.number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::users::Users;
+
+    #[test]
+    fn a_connection_that_must_log_in_is_in_no_state_of_the_unix_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users.acl");
+        std::fs::write(&path, "user default off\nuser a on nopass ~* +@all\n").unwrap();
+        let users = Users::new(Some(&path)).unwrap();
+        let [unix, tcp] = [true, false].map(|is_unix| Access::new(&users, is_unix));
+        let user = Access::of(users.get(b"a").unwrap());
+        assert!(unix.is_authenticated() && !tcp.is_authenticated());
+        assert_eq!((unix.user_number(), tcp.user_number()), (0, 0));
+        let [unix, tcp, user] = [&unix, &tcp, &user].map(user_of);
+        assert!(unix != tcp && tcp != user && unix != user);
     }
 }
