@@ -301,7 +301,7 @@ impl Pipeline {
         let state =
             state.map_err(|error| client_exception(&ClientError::Protocol { server: self.server.clone(), error }))?;
         if let (Some(state), Some(cache)) = (state, &self.cache) {
-            self.tracking = Tracking::On(cache.enter(state));
+            self.tracking = Tracking::On(cache.enter(&self.server, state));
             (self.has_changed, self.has_requested_key_type) = (true, false);
         }
         Ok(())

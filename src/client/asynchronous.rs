@@ -101,7 +101,7 @@ impl AsyncConnection {
             Address::Tcp(tcp) => AsyncSocket::Tcp(socket::connect_tcp_task(server, tcp, deadline).await?),
         };
         let stream = AsyncStream { socket, tls };
-        let mut connection = AsyncConnection { stream, pipeline: Pipeline::new(options) };
+        let mut connection = AsyncConnection { stream, pipeline: Pipeline::new(server, options) };
         match connection.shake_hands(deadline).await {
             Ok(()) => Ok(connection),
             Err(error) => Err(connection.pipeline.error(server, error.while_connecting(), deadline)),
@@ -125,15 +125,15 @@ impl AsyncConnection {
 
     /// Reads the notices that have arrived, without waiting. The runtime may not know yet that the socket is readable, so
     /// this method reads from the socket itself.
-    pub(super) fn read_notices(&mut self) -> Result<(), TransferError> {
+    pub(super) fn read_notices(&mut self, deadline: Deadline) -> Result<(), TransferError> {
         let AsyncStream { socket, tls } = &mut self.stream;
-        transport::read_notices(tls, &mut self.pipeline, &mut Socket::nonblocking(&*socket))
+        transport::read_notices(tls, &mut self.pipeline, &mut Socket::nonblocking(&*socket), deadline)
     }
 
     /// Returns true if the connection is open and has no unread bytes, apart from notices.
-    pub(super) fn is_idle(&mut self) -> bool {
+    pub(super) fn is_idle(&mut self, deadline: Deadline) -> bool {
         if self.pipeline.cache().is_some() {
-            return self.read_notices().is_ok();
+            return self.read_notices(deadline).is_ok();
         }
         transport::is_idle(&mut self.stream.tls, &self.stream.socket)
     }

@@ -125,7 +125,7 @@ impl BlockingConnection {
             Address::Unix(path) => connect_within(path, timeout, options.server_user.as_deref())?,
             Address::Tcp(tcp) => socket::connect_tcp(server, tcp, deadline)?.into(),
         };
-        let (pipeline, interrupt_check) = (Pipeline::new(options), options.interrupt_check);
+        let (pipeline, interrupt_check) = (Pipeline::new(server, options), options.interrupt_check);
         let mut connection = BlockingConnection { socket, tls, pipeline, receive_timeout: None, interrupt_check };
         match connection.shake_hands(deadline) {
             Ok(()) => Ok(connection),
@@ -144,14 +144,14 @@ impl BlockingConnection {
     }
 
     /// Reads the notices that have arrived, without waiting.
-    pub(super) fn read_notices(&mut self) -> Result<(), TransferError> {
-        transport::read_notices(&mut self.tls, &mut self.pipeline, &mut Socket::nonblocking(&self.socket))
+    pub(super) fn read_notices(&mut self, deadline: Deadline) -> Result<(), TransferError> {
+        transport::read_notices(&mut self.tls, &mut self.pipeline, &mut Socket::nonblocking(&self.socket), deadline)
     }
 
     /// Returns true if the connection is open and has no unread bytes, apart from notices.
-    pub(super) fn is_idle(&mut self) -> bool {
+    pub(super) fn is_idle(&mut self, deadline: Deadline) -> bool {
         if self.pipeline.cache().is_some() {
-            return self.read_notices().is_ok();
+            return self.read_notices(deadline).is_ok();
         }
         transport::is_idle(&mut self.tls, &self.socket)
     }

@@ -3,11 +3,13 @@
 //! In: the state of a server, keys, and values that it sent in this state. Out: the values, for as long as a connection is
 //! in the same state. A state names the server's run, its generation, its slots, and the user of the connection; the server
 //! sends a notice when it changes. A value is found only under the state in which it was received, so the connections that
-//! share a cache need no order among each other.
+//! share a cache need no order among each other. As a server can claim any state, a value is also found only under the
+//! address of the server that sent it.
 //!
 //! Each state has a table of entries. If there is too little room, an entry of the largest table is evicted: the first one
 //! after the clock's hand that was not found since the hand last passed it. The table of a state is dropped when the last
-//! connection leaves the state.
+//! connection leaves the state. An idle connection of a pool may stay in an old state for long, so a table that has not
+//! been used lately gives way before the largest one.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -16,6 +18,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use super::address::Address;
 use super::columns::ReceivedValues;
 use crate::format::key::Key;
 use crate::protocol::native::StateId;
@@ -25,6 +28,10 @@ use crate::typed::Schema;
 /// How many bytes an entry takes in addition to its key and its value: its place in two growing tables, each of which can
 /// have as many free places as used ones, and the header of an allocation.
 const ENTRY_LEN_BYTES: usize = 192;
+/// The memory of a table with fewer places for entries is not released before the table is dropped.
+const PLACES_MIN: usize = 64;
+/// A table is not used lately if, for each table, this many other uses have followed its last one.
+const USES_PER_TABLE: u64 = 64;
 /// An entry takes at most this part of a cache, so that one long value does not evict all others.
 const ENTRY_PART_MAX: usize = 8;
 
@@ -63,11 +70,20 @@ struct Shared {
 struct Tables {
     tables: Vec<Table>,
     held_bytes: usize,
+    /// The number of lookups and insertions.
+    uses: u64,
+}
+
+/// What identifies the entries of a state: the state, and the server that is in it.
+#[derive(Clone, PartialEq, Eq)]
+struct StateKey {
+    id: StateId,
+    server: Address,
 }
 
 /// The entries of one state.
 struct Table {
-    state: StateId,
+    state: StateKey,
     /// The number of connections that are in the state.
     connections: usize,
     /// The schema of the table in this state. `None` if it is unknown.
@@ -77,6 +93,8 @@ struct Table {
     positions: HashMap<u64, u32, BuildHasherDefault<HashIsKey>>,
     hand: usize,
     held_bytes: usize,
+    /// [`Tables::uses`] at the last use of this table.
+    last_use: u64,
 }
 
 struct Entry {
@@ -141,13 +159,14 @@ impl Cache {
         unpoisoned(&self.0.tables)
     }
 
-    /// Returns the part of the cache for a connection that is in a state.
+    /// Returns the part of the cache for a connection to a server that is in a state.
     #[doc(hidden)]
-    pub fn enter(&self, state: StateId) -> CacheInState {
+    pub fn enter(&self, server: &Address, state: StateId) -> CacheInState {
+        let state = StateKey { id: state, server: server.clone() };
         let mut tables = self.tables();
-        match tables.position(state) {
+        match tables.position(&state) {
             Some(position) => tables.tables[position].connections += 1,
-            None => tables.tables.push(Table::new(state)),
+            None => tables.tables.push(Table::new(state.clone())),
         }
         CacheInState { cache: self.clone(), state }
     }
@@ -163,12 +182,12 @@ impl fmt::Debug for Cache {
 #[doc(hidden)]
 pub struct CacheInState {
     cache: Cache,
-    state: StateId,
+    state: StateKey,
 }
 
 impl CacheInState {
     pub fn state(&self) -> StateId {
-        self.state
+        self.state.id
     }
 
     pub fn cache(&self) -> &Cache {
@@ -180,7 +199,7 @@ impl CacheInState {
     pub fn look_up<'k, K: Into<Key<'k>> + Copy>(&self, keys: &[K], values: &mut ReceivedValues) -> Vec<usize> {
         let mut missing = Vec::new();
         let mut tables = self.cache.tables();
-        let mut table = tables.find(self.state);
+        let mut table = tables.begin_use(&self.state);
         for (position, key) in keys.iter().enumerate() {
             let key = (*key).into();
             let found = table.as_deref_mut().and_then(|table| table.find(self.cache.hash(key), key));
@@ -196,23 +215,23 @@ impl CacheInState {
     pub fn insert<'k, 'v>(&self, values: impl Iterator<Item = (Key<'k>, Option<&'v [u8]>)>) {
         let max_bytes = self.cache.0.max_bytes;
         let mut tables = self.cache.tables();
+        tables.begin_use(&self.state);
         for (key, value) in values {
-            let entry = Entry::new(self.cache.hash(key), key, value);
-            if entry.held_bytes() > max_bytes / ENTRY_PART_MAX {
-                continue;
+            let held_bytes = Entry::held_bytes_of(key, value);
+            if held_bytes <= max_bytes / ENTRY_PART_MAX {
+                tables.make_room(held_bytes, max_bytes);
+                tables.insert(&self.state, Entry::new(self.cache.hash(key), key, value));
             }
-            tables.make_room(entry.held_bytes(), max_bytes);
-            tables.insert(self.state, entry);
         }
     }
 
     /// Returns the schema of the table in this state, or `None` if it is unknown.
     pub fn schema(&self) -> Option<Option<Arc<Schema>>> {
-        self.cache.tables().find(self.state)?.schema.clone()
+        self.cache.tables().find(&self.state)?.schema.clone()
     }
 
     pub fn set_schema(&self, schema: Option<Arc<Schema>>) {
-        if let Some(table) = self.cache.tables().find(self.state) {
+        if let Some(table) = self.cache.tables().find(&self.state) {
             table.schema = Some(schema);
         }
     }
@@ -224,7 +243,7 @@ impl Drop for CacheInState {
             return;
         }
         let mut tables = self.cache.tables();
-        let left = tables.leave(self.state);
+        let left = tables.leave(&self.state);
         // The memory is released after the lock.
         drop(tables);
         drop(left);
@@ -233,7 +252,7 @@ impl Drop for CacheInState {
 
 impl fmt::Debug for CacheInState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheInState").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("CacheInState").field("state", &self.state.id).finish_non_exhaustive()
     }
 }
 
@@ -247,16 +266,25 @@ impl Cache {
 }
 
 impl Tables {
-    fn position(&self, state: StateId) -> Option<usize> {
-        self.tables.iter().position(|table| table.state == state)
+    fn position(&self, state: &StateKey) -> Option<usize> {
+        self.tables.iter().position(|table| table.state == *state)
     }
 
-    fn find(&mut self, state: StateId) -> Option<&mut Table> {
-        self.tables.iter_mut().find(|table| table.state == state)
+    fn find(&mut self, state: &StateKey) -> Option<&mut Table> {
+        self.tables.iter_mut().find(|table| table.state == *state)
+    }
+
+    /// Returns the table of a state, and notes that it is used.
+    fn begin_use(&mut self, state: &StateKey) -> Option<&mut Table> {
+        self.uses += 1;
+        let uses = self.uses;
+        let table = self.find(state)?;
+        table.last_use = uses;
+        Some(table)
     }
 
     /// Removes a connection from a state. Returns the table if it was the last one.
-    fn leave(&mut self, state: StateId) -> Option<Table> {
+    fn leave(&mut self, state: &StateKey) -> Option<Table> {
         let position = self.position(state)?;
         self.tables[position].connections -= 1;
         if self.tables[position].connections > 0 {
@@ -269,21 +297,23 @@ impl Tables {
 
     /// Evicts entries until there is room for `len_bytes`.
     fn make_room(&mut self, len_bytes: usize, max_bytes: usize) {
+        let used_since = self.uses.saturating_sub(USES_PER_TABLE * self.tables.len() as u64);
         while self.held_bytes + len_bytes > max_bytes {
-            let Some(largest) = self.tables.iter_mut().max_by_key(|table| table.held_bytes) else { return };
-            self.held_bytes -= largest.evict();
+            let weight = |table: &Table| (table.last_use < used_since && table.held_bytes > 0, table.held_bytes);
+            let Some(table) = self.tables.iter_mut().max_by_key(|table| weight(table)) else { return };
+            self.held_bytes -= table.evict();
         }
     }
 
-    fn insert(&mut self, state: StateId, entry: Entry) {
-        let Some(table) = self.tables.iter_mut().find(|table| table.state == state) else { return };
+    fn insert(&mut self, state: &StateKey, entry: Entry) {
+        let Some(table) = self.tables.iter_mut().find(|table| table.state == *state) else { return };
         self.held_bytes += entry.held_bytes();
         self.held_bytes -= table.insert(entry);
     }
 }
 
 impl Table {
-    fn new(state: StateId) -> Table {
+    fn new(state: StateKey) -> Table {
         Table {
             state,
             connections: 1,
@@ -292,6 +322,7 @@ impl Table {
             positions: HashMap::default(),
             hand: 0,
             held_bytes: 0,
+            last_use: 0,
         }
     }
 
@@ -343,7 +374,17 @@ impl Table {
                 self.hand += 1;
             }
             self.held_bytes -= evicted.held_bytes();
+            self.release_places();
             return evicted.held_bytes();
+        }
+    }
+
+    /// Releases free places, unless there are at most as many as used ones. A table shrinks if others grow at its cost.
+    fn release_places(&mut self) {
+        let used = self.entries.len();
+        if self.entries.capacity() > PLACES_MIN.max(2 * used) {
+            self.entries.shrink_to(used + used / 2);
+            self.positions.shrink_to(used + used / 2);
         }
     }
 }
@@ -366,6 +407,15 @@ impl Entry {
             is_found: value.is_some(),
             is_used: false,
         }
+    }
+
+    /// Returns what an entry with a key and a value would take. Long values are not copied to find out.
+    fn held_bytes_of(key: Key<'_>, value: Option<&[u8]>) -> usize {
+        let key_len_bytes = match key {
+            Key::U64(key) => size_of_val(&key),
+            Key::Bytes(key) => key.len(),
+        };
+        ENTRY_LEN_BYTES + key_len_bytes + value.map_or(0, <[u8]>::len)
     }
 
     fn held_bytes(&self) -> usize {
@@ -393,6 +443,10 @@ mod tests {
 
     const STATES: [StateId; 3] = [[1; 16], [2; 16], [3; 16]];
 
+    fn server(path: &str) -> Address {
+        Address::Unix(path.into())
+    }
+
     fn value_of(cache: &CacheInState, key: Key<'_>) -> Option<Option<Vec<u8>>> {
         let mut values = ReceivedValues::default();
         let missing = cache.look_up(&[key], &mut values);
@@ -406,7 +460,7 @@ mod tests {
     #[test]
     fn values_are_found_only_in_their_state() {
         let cache = Cache::new(1 << 20);
-        let [one, other] = [0, 1].map(|state| cache.enter(STATES[state]));
+        let [one, other] = [0, 1].map(|state| cache.enter(&server("s"), STATES[state]));
         for key in [Key::U64(7), Key::Bytes(b"seven"), Key::Bytes(&7_u64.to_ne_bytes())] {
             assert_eq!(value_of(&one, key), None);
             insert(&one, key, Some(b"one"));
@@ -416,13 +470,66 @@ mod tests {
         }
         assert_eq!(cache.len(), 6);
         // Another connection keeps the values of a state.
-        let again = cache.enter(STATES[0]);
+        let again = cache.enter(&server("s"), STATES[0]);
         drop(one);
         assert_eq!(value_of(&again, Key::U64(7)), Some(Some(b"one".to_vec())));
         drop(again);
         assert_eq!(cache.len(), 3);
         drop(other);
         assert_eq!((cache.len(), cache.held_bytes(), cache.is_empty()), (0, 0, true));
+    }
+
+    #[test]
+    fn a_server_has_no_part_in_the_values_of_another_one_whose_state_it_claims() {
+        let cache = Cache::new(1 << 20);
+        let [one, other] = ["one", "other"].map(|path| cache.enter(&server(path), STATES[0]));
+        insert(&one, Key::U64(7), Some(b"one"));
+        assert_eq!(value_of(&other, Key::U64(7)), None);
+        insert(&other, Key::U64(8), Some(b"other"));
+        assert_eq!(value_of(&one, Key::U64(8)), None);
+        other.set_schema(None);
+        assert!(one.schema().is_none() && other.schema().is_some());
+        drop(one);
+        assert_eq!((cache.len(), value_of(&other, Key::U64(8))), (1, Some(Some(b"other".to_vec()))));
+    }
+
+    #[test]
+    fn an_idle_connection_in_an_old_state_takes_no_room_from_the_others() {
+        let cache = Cache::new(100_000);
+        let [idle, busy] = [0, 1].map(|state| cache.enter(&server("s"), STATES[state]));
+        let fill = |state: &CacheInState| {
+            for key in 0..1000 {
+                insert(state, Key::U64(key), Some(b"value"));
+            }
+        };
+        fill(&idle);
+        assert!(cache.held_bytes() > 99_000);
+        (0..5).for_each(|_| fill(&busy));
+        let lens = |tables: &Tables| tables.tables.iter().map(|table| table.entries.len()).collect::<Vec<_>>();
+        assert_eq!(lens(&cache.tables())[0], 0, "{:?}", lens(&cache.tables()));
+        // Both are in use.
+        for key in 0..1000 {
+            insert(&idle, Key::U64(key), Some(b"value"));
+            insert(&busy, Key::U64(key), Some(b"value"));
+        }
+        let found = lens(&cache.tables());
+        assert!(found[0].abs_diff(found[1]) <= 1, "{found:?}");
+    }
+
+    #[test]
+    fn tables_that_others_have_displaced_take_no_memory() {
+        let cache = Cache::new(1 << 20);
+        let states: Vec<CacheInState> = (0..20).map(|state| cache.enter(&server("s"), [state; 16])).collect();
+        for state in &states {
+            state.insert((0..10_000).map(|key| (Key::U64(key), Some(&b"value"[..]))));
+        }
+        let tables = cache.tables();
+        for table in &tables.tables {
+            let places = PLACES_MIN.max(2 * table.entries.len());
+            assert!(table.entries.capacity() <= places, "{} for {places}", table.entries.capacity());
+            assert!(table.positions.capacity() <= 4 * places, "{} for {places}", table.positions.capacity());
+        }
+        assert!(tables.held_bytes > (1 << 20) / 2);
     }
 
     #[test]
@@ -435,7 +542,7 @@ mod tests {
         for max_bytes in [0, 1, 1000, 20_000, 1 << 20] {
             let cache = Cache::new(max_bytes);
             let mut model: BTreeMap<(usize, u64), Option<Vec<u8>>> = BTreeMap::new();
-            let mut states: Vec<CacheInState> = STATES.iter().map(|state| cache.enter(*state)).collect();
+            let mut states: Vec<CacheInState> = STATES.iter().map(|state| cache.enter(&server("s"), *state)).collect();
             let mut hits = 0;
             for step in 0..20_000 {
                 let (state, key) = (next(3), next(300) as u64);
@@ -445,7 +552,7 @@ mod tests {
                         // The last connection leaves the state, and a new one enters it.
                         let left = states.remove(state);
                         drop(left);
-                        states.insert(state, cache.enter(STATES[state]));
+                        states.insert(state, cache.enter(&server("s"), STATES[state]));
                     }
                     1..=40 => {
                         let value = (next(5) > 0).then(|| vec![step as u8; next(200)]);
@@ -472,7 +579,7 @@ mod tests {
     #[test]
     fn keys_that_are_found_often_outlive_a_scan() {
         let cache = Cache::new(1000 * (ENTRY_LEN_BYTES + 8 + 10));
-        let state = cache.enter(STATES[0]);
+        let state = cache.enter(&server("s"), STATES[0]);
         let hot = || (0..500).map(Key::U64);
         state.insert(hot().map(|key| (key, Some(&b"0123456789"[..]))));
         for scan in 0..10 {

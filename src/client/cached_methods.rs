@@ -156,7 +156,7 @@ macro_rules! impl_cached_methods {
                     if let Tracking::Off = connection.pipeline.tracking {
                         self.track(&mut connection, deadline)$($await)*?;
                     }
-                    match connection.read_notices() {
+                    match connection.read_notices(deadline) {
                         Ok(()) => self.connection = Some(connection),
                         Err(_) if !is_new => {
                             is_new = true;

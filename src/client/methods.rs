@@ -626,7 +626,8 @@ macro_rules! impl_client {
             }
 
             fn drop_unless_idle(&mut self) {
-                self.connection.take_if(|connection| !connection.is_idle());
+                let deadline = self.call_deadline();
+                self.connection.take_if(|connection| !connection.is_idle(deadline));
             }
         }
     };

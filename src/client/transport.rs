@@ -141,15 +141,20 @@ pub(super) fn decrypt(
     }
 }
 
-/// Receives the notices that have arrived while no request is in flight. The socket must not block.
+/// Receives the notices that have arrived while no request is in flight. The socket must not block. A server that never
+/// stops sending notices does not keep a call going after the deadline.
 pub(super) fn read_notices(
     tls: &mut Option<Box<TlsSession>>,
     pipeline: &mut Pipeline,
     socket: &mut (impl Read + Write),
+    deadline: Deadline,
 ) -> Result<(), TransferError> {
     // Bytes of a TLS record are not always bytes of a response.
     while receive_responses(tls, pipeline, socket)? {
         pipeline.read_notices().map_err(TransferError::Violation)?;
+        if deadline.left().is_some_and(|left| left.is_zero()) {
+            return Err(TransferError::TimedOut(Phase::Receive));
+        }
     }
     Ok(())
 }
@@ -193,6 +198,7 @@ pub(super) struct Pipeline {
     has_changed: bool,
     pub(super) tracking: Tracking,
     cache: Option<Cache>,
+    server: Address,
 }
 
 /// Whether the server announces changes of the connection's state.
@@ -208,7 +214,7 @@ pub(super) enum Tracking {
 }
 
 impl Pipeline {
-    pub(super) fn new(options: &Options) -> Self {
+    pub(super) fn new(server: &Address, options: &Options) -> Self {
         let reader = ResponseReader::new(options.value_len_max_bytes);
         Pipeline {
             requests: Vec::new(),
@@ -220,6 +226,7 @@ impl Pipeline {
             has_changed: false,
             tracking: Tracking::Off,
             cache: options.cache.clone(),
+            server: server.clone(),
         }
     }
 
@@ -267,7 +274,7 @@ impl Pipeline {
     #[inline]
     fn follow_state(&mut self) {
         if let (Some(state), Some(cache)) = (self.reader.take_state(), &self.cache) {
-            self.tracking = Tracking::On(cache.enter(state));
+            self.tracking = Tracking::On(cache.enter(&self.server, state));
             (self.key_type, self.has_changed) = (None, true);
         }
     }
@@ -377,5 +384,45 @@ impl TransferError {
             TransferError::System(_, error) => TransferError::System(Phase::Connect, error),
             error => error,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A server that sends notices as fast as they are read.
+    struct Notices;
+
+    impl Read for Notices {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let notice = [&[0, 0, 0, 8, 0, 0, 0, 16][..], &[7; 16]].concat();
+            let len_bytes = buffer.len() / notice.len() * notice.len();
+            buffer[..len_bytes].chunks_mut(notice.len()).for_each(|to| to.copy_from_slice(&notice));
+            Ok(len_bytes)
+        }
+    }
+
+    impl Write for Notices {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn endless_notices_end_a_call_at_its_deadline() {
+        let options = Options { cache: Some(Cache::new(1000)), ..Options::default() };
+        let mut pipeline = Pipeline::new(&Address::Unix("s".into()), &options);
+        pipeline.expect_notices();
+        let deadline = Deadline::after(Some(Duration::from_millis(10)));
+        let read = read_notices(&mut None, &mut pipeline, &mut Notices, deadline);
+        assert!(matches!(read, Err(TransferError::TimedOut(Phase::Receive))), "{read:?}");
+        assert!(pipeline.cache().is_some_and(|cache| cache.state() == [7; 16]));
     }
 }
