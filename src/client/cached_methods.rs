@@ -14,7 +14,7 @@ use super::blocking::BlockingConnection;
 use super::columns::{ReceivedValues, RowsOrValues, TABLE_CHANGES_MAX};
 use super::error::ClientError;
 use super::request::{Get, KeyRequest, RequestError, Track};
-use super::retry::Deadline;
+use super::retry::{Deadline, is_retried};
 use super::transport::Tracking;
 use super::{Client, batch};
 use crate::format::key::Key;
@@ -126,7 +126,10 @@ macro_rules! impl_cached_methods {
             }
 
             /// Looks keys up in the cache, in the state of the connection after reading what has arrived on it. Finds nothing
-            /// if there is no connection, and none can be opened: a request then reports the error, after retries.
+            /// if no connection can be opened now: the request is then sent as without a cache, with retries.
+            ///
+            /// # Errors
+            /// An error after which no request is sent again.
             $($async)? fn find_cached<'k, K: Into<Key<'k>> + Copy>(
                 &mut self,
                 keys: &[K],
@@ -134,8 +137,8 @@ macro_rules! impl_cached_methods {
             ) -> Result<Found, ClientError> {
                 let connection = match self.tracked_connection(deadline)$($await)* {
                     Ok(connection) => connection,
-                    Err(error @ ClientError::KeyTypeChanged { .. }) => return Err(error),
-                    Err(_) => return Ok(Found::nothing(keys.len())),
+                    Err(error) if is_retried(&error) => return Ok(Found::nothing(keys.len())),
+                    Err(error) => return Err(error),
                 };
                 let found = connection.pipeline.cache().map(|cache| {
                     let mut values = ReceivedValues::default();

@@ -56,6 +56,12 @@ impl Deadline {
     }
 }
 
+/// Returns whether a call may succeed if it is repeated. Other errors would occur again, or, like a time-out, have used
+/// the time of the call.
+pub(super) fn is_retried(error: &ClientError) -> bool {
+    matches!(error, ClientError::NotRunning { .. } | ClientError::Refused { .. } | ClientError::Closed { .. })
+}
+
 #[derive(Debug)]
 pub(super) struct Retry {
     left: u32,
@@ -73,14 +79,12 @@ impl Retry {
 
     /// Returns the pause before the next attempt, or `None` if the call fails with this error.
     pub(super) fn pause_after(&mut self, error: &ClientError, call: Deadline) -> Option<Duration> {
+        if !is_retried(error) {
+            return None;
+        }
         // A refusal also means that the server is down, because a server that is stopping may accept a connection and
         // close it without reading a request.
-        let is_server_down = match error {
-            ClientError::NotRunning { .. } | ClientError::Refused { .. } => true,
-            ClientError::Closed { .. } => false,
-            // Other errors would occur again, or, like a time-out, have used the time of the call.
-            _ => return None,
-        };
+        let is_server_down = !matches!(error, ClientError::Closed { .. });
         let pause = match (is_server_down, &self.reconnect) {
             (true, Some(reconnect)) => {
                 let left = reconnect.left().unwrap_or(PAUSE_MAX);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use zero_kv::client::{ClientError, Login, Options, Pool, PoolOptions, TlsOptions};
+use zero_kv::client::{Cache, ClientError, Login, Options, Pool, PoolOptions, TlsOptions};
 
 use super::both::{AnyClient, with_both};
 use crate::helpers::servers::Server;
@@ -13,6 +13,7 @@ with_both!(
     each_connection_logs_in_once,
     a_password_file_is_read_for_each_connection,
     logins_that_fail_say_why,
+    a_call_whose_login_fails_logs_in_once,
     a_user_needs_a_permission_for_each_key,
 );
 
@@ -117,6 +118,23 @@ fn logins_that_fail_say_why<C: AnyClient>() {
     assert!(invalid.contains("a user's name has 1 to 4096 bytes other than 0"), "{invalid}");
     let long = error(&scene.address(""), Some(Login::new("a", [b'x'; 4097]))).to_string();
     assert!(long.contains("a password of 4097 bytes"), "{long}");
+}
+
+fn a_call_whose_login_fails_logs_in_once<C: AnyClient>() {
+    for cache in [None, Some(Cache::new(1 << 20))] {
+        let mut scene = Scene::new();
+        let file = scene.password_file("secret");
+        let options = Options { cache, ..scene.options(Login::with_password_file("a", &file)) };
+        let mut client = C::connect(scene.address(""), &options).unwrap();
+        assert!(client.get_number(7).unwrap().is_some());
+        let port = format!("127.0.0.1:{}", scene.server.tls().port());
+        scene.server.kill();
+        scene.server = Scene::serve(&scene.table, &scene.files, &port);
+        scene.password_file("wrong-password");
+        let error = client.get_number(7).unwrap_err();
+        assert!(matches!(error, ClientError::LoginFailed { .. }), "{error}");
+        assert_eq!(scene.server.number("logins_failed"), 1, "with the options {options:?}");
+    }
 }
 
 fn a_user_needs_a_permission_for_each_key<C: AnyClient>() {
