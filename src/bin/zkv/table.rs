@@ -141,26 +141,37 @@ impl Table for &MappedStore {
 }
 
 /// A server's table in direct mode. All lookups of one call read the same generation. After [`Table::schema`], all
-/// lookups until its next call read the generation with this schema.
+/// lookups until its next call read the generation with this schema. After [`Table::key_type`], lookups in a table
+/// whose keys have another type fail with [`TableReplaced`].
 #[derive(Clone)]
 pub(crate) struct DirectTable {
     direct: Direct,
     pinned: Option<DirectSnapshot>,
+    key_type: Option<KeyType>,
 }
 
 impl DirectTable {
     pub(crate) fn new(direct: Direct) -> DirectTable {
-        DirectTable { direct, pinned: None }
+        DirectTable { direct, pinned: None, key_type: None }
     }
 
-    fn snapshot(&self) -> DirectSnapshot {
+    fn current(&self) -> DirectSnapshot {
         self.pinned.clone().unwrap_or_else(|| self.direct.snapshot())
+    }
+
+    /// Returns the generation for a lookup.
+    fn snapshot(&self) -> Result<DirectSnapshot, TableReplaced> {
+        let current = self.current();
+        let is_of_type = self.key_type.is_none_or(|key_type| MappedStore::key_type(&current) == key_type);
+        if is_of_type { Ok(current) } else { Err(TableReplaced) }
     }
 }
 
 impl Table for DirectTable {
     fn key_type(&mut self) -> anyhow::Result<KeyType> {
-        Table::key_type(&mut &*self.snapshot())
+        let key_type = MappedStore::key_type(&self.current());
+        self.key_type = Some(key_type);
+        Ok(key_type)
     }
 
     fn schema(&mut self) -> anyhow::Result<Option<Arc<Schema>>> {
@@ -169,11 +180,11 @@ impl Table for DirectTable {
     }
 
     fn get(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> anyhow::Result<()> {
-        Table::get(&mut &*self.snapshot(), keys, visit)
+        Table::get(&mut &*self.snapshot()?, keys, visit)
     }
 
     fn exists(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, bool)) -> anyhow::Result<()> {
-        Table::exists(&mut &*self.snapshot(), keys, visit)
+        Table::exists(&mut &*self.snapshot()?, keys, visit)
     }
 
     fn neighbors(
@@ -182,19 +193,19 @@ impl Table for DirectTable {
         keys: &[Key<'_>],
         visit: &mut dyn FnMut(usize, Option<Row<'_>>),
     ) -> anyhow::Result<()> {
-        Table::neighbors(&mut &*self.snapshot(), neighbor, keys, visit)
+        Table::neighbors(&mut &*self.snapshot()?, neighbor, keys, visit)
     }
 
     fn covers(&mut self, keys: &[Key<'_>], visit: &mut dyn FnMut(usize, Option<RangeRow<'_>>)) -> anyhow::Result<()> {
-        Table::covers(&mut &*self.snapshot(), keys, visit)
+        Table::covers(&mut &*self.snapshot()?, keys, visit)
     }
 
     fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(Row<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        Table::scan(&mut &*self.snapshot(), scan, visit)
+        Table::scan(&mut &*self.snapshot()?, scan, visit)
     }
 
     fn count(&mut self, range: &RangeArgs) -> anyhow::Result<u64> {
-        Table::count(&mut &*self.snapshot(), range)
+        Table::count(&mut &*self.snapshot()?, range)
     }
 }
 
@@ -203,11 +214,13 @@ impl Table for DirectTable {
 pub(crate) struct ServedTable {
     client: Client,
     schema: Option<Arc<Schema>>,
+    /// The last result of [`Table::key_type`], which the client expects from then on.
+    key_type: Option<KeyType>,
 }
 
 impl ServedTable {
     pub(crate) fn new(client: Client) -> ServedTable {
-        ServedTable { client, schema: None }
+        ServedTable { client, schema: None, key_type: None }
     }
 
     fn typed_rows(&mut self, schema: &Schema, keys: &[Key<'_>]) -> anyhow::Result<ProjectedRows> {
@@ -251,14 +264,19 @@ impl ServedTable {
 
     fn key_range(&mut self, range: &RangeArgs) -> anyhow::Result<KeyRange> {
         // The bounds of all keys have no type.
-        let key_type = if range.is_all() { KeyType::U64 } else { self.client.key_type()? };
-        range.key_range(key_type)
+        match self.key_type {
+            _ if range.is_all() => range.key_range(KeyType::U64),
+            Some(key_type) => range.key_range(key_type),
+            None => range.key_range(Table::key_type(self)?),
+        }
     }
 }
 
 impl Table for ServedTable {
     fn key_type(&mut self) -> anyhow::Result<KeyType> {
-        Ok(self.client.key_type()?)
+        let key_type = self.client.key_type()?;
+        self.key_type = Some(key_type);
+        Ok(key_type)
     }
 
     fn schema(&mut self) -> anyhow::Result<Option<Arc<Schema>>> {

@@ -3,9 +3,12 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 
+use rustix::process::Signal;
+
 use super::both::Both;
 use super::*;
 use crate::helpers::random::random;
+use crate::helpers::scenes::Scene;
 
 #[test]
 fn keys_from_standard_input_end_with_a_line_end_or_with_nul() {
@@ -77,6 +80,38 @@ fn rows_of_many_keys_are_in_the_order_of_the_keys() {
     let (status, stdout, _) = table.ask_with(&["exists", "-", "--print", "absent"], input.as_bytes());
     assert_eq!(status, Some(1));
     assert!(stdout == expected.as_bytes());
+}
+
+#[test]
+fn keys_are_not_looked_up_in_a_table_of_another_type() {
+    for options in [&["--socket"][..], &["--direct", "--socket"]] {
+        let scene = Scene::new();
+        bake_text(&scene.db(), Keys::U64, "7,seven\n");
+        let server = scene.serve(&["--allow-key-type-change"]);
+        let mut command = zkv();
+        command.args(["get", "-"]).args(options).arg(server.socket());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut answers = BufReader::new(output).lines();
+        writeln!(input, "7").unwrap();
+        assert_eq!(answers.next().unwrap().unwrap(), "7,seven");
+        // The stored number of this address is 7.
+        let new = scene.path("new.db");
+        bake_text(&new, Keys::Type("ipv4".parse().unwrap()), "0.0.0.7,an address\n");
+        fs::rename(new, scene.db()).unwrap();
+        server.signal(Signal::HUP);
+        server.wait_for("generation", 2);
+        // In direct mode, the program may find out about the new table after some lookups.
+        while writeln!(input, "7").is_ok()
+            && let Some(answer) = answers.next()
+        {
+            assert_eq!(answer.unwrap(), "7,seven", "{options:?}");
+        }
+        drop(input);
+        let output = child.wait_with_output().unwrap();
+        assert_ne!(output.status.code(), Some(0), "{output:?}");
+        assert!(!output.stderr.is_empty(), "{output:?}");
+    }
 }
 
 #[test]
