@@ -1,5 +1,6 @@
 //! Detects first rows that are probably headers.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::{Dialect, Record, Records, TextPiece};
@@ -39,9 +40,8 @@ pub(super) fn line_of_possible_header(
 }
 
 fn are_names(record: &Record<'_>) -> bool {
-    let fields: Vec<_> = record.fields().collect();
-    let are_different = (1..fields.len()).all(|later| !fields[..later].contains(&fields[later]));
-    are_different && fields.iter().all(|field| is_name(field))
+    let mut names = HashSet::new();
+    record.fields().all(|field| is_name(field) && names.insert(field))
 }
 
 fn is_name(field: &[u8]) -> bool {
@@ -57,4 +57,25 @@ fn is_usual_key(name: &[u8]) -> bool {
         before.is_some_and(|before| before.is_empty() || before.ends_with(b"_"))
     };
     KEY_NAMES.iter().any(|usual| is_usual(usual))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Comparing each name with each other one would take minutes.
+    #[test]
+    fn a_header_can_have_any_number_of_names() {
+        let names = |last: &str| (0..200_000).map(|i| format!("name{i},")).collect::<String>() + last;
+        let values = |last: &str| "text,".repeat(200_000) + last;
+        for (names, values, expected) in [
+            (names("size"), values("7"), Some(5)),
+            (names("size"), values("large"), None),
+            (names("name7"), values("7"), None),
+        ] {
+            let first = TextPiece::of_lines(format!("{names}\n{values}\n").into_bytes(), 5);
+            let found = line_of_possible_header(&first, Dialect::with_delimiter(b','), 0).unwrap();
+            assert_eq!(found, expected);
+        }
+    }
 }
