@@ -401,6 +401,8 @@ fn infer(
     let takes_all = chosen.is_none();
     let mut columns: Vec<(String, Inference, u64)> =
         chosen.unwrap_or_default().into_iter().map(|name| (name, Inference::new(), 0)).collect();
+    let mut positions: HashMap<String, usize> =
+        columns.iter().enumerate().rev().map(|(at, (name, ..))| (name.clone(), at)).collect();
     let (mut count_of_rows, mut has_text_key) = (0, false);
     for JsonRow { text, end, .. } in rows(piece) {
         if count_of_rows > 0 && end > INFERENCE_LEN_BYTES {
@@ -420,9 +422,10 @@ fn infer(
                 has_text_key |= canonical_decimal(value.get().trim_matches('"').as_bytes()).is_none();
             }
             let is_new = || takes_all && !is_key && ![delete, end_of_range].contains(&Some(name.as_str()));
-            let at = match columns.iter().position(|(other, ..)| *other == name) {
-                Some(at) => at,
+            let at = match positions.get(&name) {
+                Some(at) => *at,
                 None if is_new() => {
+                    positions.insert(name.clone(), columns.len());
                     columns.push((name, Inference::new(), 0));
                     columns.len() - 1
                 }
@@ -574,5 +577,20 @@ mod tests {
         assert_eq!(remedies(&only_value), [Remedy::ChooseKey]);
         let digits = Options { key: Some(Column::Number(1)), ..options() };
         check(&digits, r#"{"1":"one","v":2}"#, "7: one = 2");
+    }
+    /// Comparing each name with each other one would take minutes.
+    #[test]
+    fn the_types_of_any_number_of_fields_are_inferred() {
+        let object = |from: u32| {
+            let fields: String = (from..from + 100_000).map(|i| format!(",\"name{i}\":{i}")).collect();
+            format!("{{\"k\":1{fields}}}\n")
+        };
+        let piece = TextPiece::of_lines((object(0) + &object(7)).into_bytes(), 1);
+        let (columns, has_text_key) = infer(&piece, None, &["k".to_owned()], [None, None]).unwrap();
+        assert_eq!((columns.len(), has_text_key), (100_000, false));
+        let small = TextPiece::of_lines(b"{\"k\":1,\"b\":2}\n{\"a\":\"x\",\"k\":\"y\",\"b\":3}\n".to_vec(), 1);
+        let (columns, has_text_key) = infer(&small, None, &["k".to_owned()], [None, None]).unwrap();
+        let found: Vec<_> = columns.iter().map(|column| (&*column.name, column.is_nullable)).collect();
+        assert_eq!((found, has_text_key), (vec![("b", false), ("a", true)], true));
     }
 }
