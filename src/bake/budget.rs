@@ -103,6 +103,12 @@ impl Budget {
         self.memory_bytes / 2
     }
 
+    /// Returns the maximum memory of ranges that contain one key. They are in memory at once. Budgets of tests have
+    /// less memory than a few ranges take.
+    pub(super) fn nested_ranges_len_max_bytes(&self) -> usize {
+        (self.memory_bytes / 4).max(1 << 20) as usize
+    }
+
     /// Returns the maximum number of files that a merge writes at once. Each has one write buffer.
     pub(super) fn files_at_once(&self) -> usize {
         (self.memory_bytes / 4 / WRITE_LEN_BYTES as u64).clamp(1, 256) as usize

@@ -330,7 +330,7 @@ pub(super) fn each_row(
     mut take: impl FnMut(&HeldRow<'_>, u64) -> Result<(), BakeError>,
 ) -> Result<(), BakeError> {
     let (mut sources, common_len_bytes) = (parts.sources(context)?, parts.common_len_bytes());
-    let Some(mut ranges) = RowsOfRanges::new(context.options) else {
+    let Some(mut ranges) = RowsOfRanges::new(context) else {
         let mut deletions = 0;
         merge(&mut sources, common_len_bytes, ReplacedRow::Dropped, tally, |row, origin| {
             deletions += u64::from(row.deleted);

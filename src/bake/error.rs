@@ -219,6 +219,12 @@ pub enum BakeError {
          first, or allow more memory"
     )]
     TooManyTables { tables: usize, tables_max: usize },
+    /// More ranges contain one key than fit into memory.
+    #[error(
+        "the start of the range {range} is in {count} ranges, which take {held_bytes} bytes, where at most {max_bytes} \
+         bytes of ranges inside each other are allowed with this memory: allow more memory"
+    )]
+    NestedRanges { range: String, count: usize, held_bytes: usize, max_bytes: usize },
     /// The system cannot start a thread.
     #[error("threads cannot be started: {error}: allow more processes, or use fewer threads")]
     Threads { error: String },
@@ -319,7 +325,9 @@ impl BakeError {
             BakeError::CompactRanges => &[Remedy::ChooseLayout],
             BakeError::ShardCount { .. } | BakeError::ShardLen { .. } => &[Remedy::ChooseShards],
             BakeError::ShardSlot { .. } | BakeError::ShardsTooMany { .. } => &[Remedy::ChooseShards],
-            BakeError::TooManyTables { .. } | BakeError::Memory { .. } => &[Remedy::AllowMoreMemory],
+            BakeError::TooManyTables { .. } | BakeError::Memory { .. } | BakeError::NestedRanges { .. } => {
+                &[Remedy::AllowMoreMemory]
+            }
             BakeError::Threads { .. } => &[Remedy::UseFewerThreads],
             BakeError::BadRows { .. } => &[Remedy::AllowMoreBadRows],
             BakeError::Limit(FormatError::Unhashable) => &[Remedy::BakeShards],

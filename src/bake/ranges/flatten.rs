@@ -10,6 +10,10 @@ use std::cmp::Ordering;
 use super::super::options::Overlaps;
 use super::super::sort::BASE_ORIGIN;
 
+/// The maximum number of values whose memory is used again, and the maximum length of this memory.
+const SPARE_MAX: usize = 64;
+const SPARE_LEN_MAX_BYTES: usize = 16 << 10;
+
 /// A range of numbers, both ends included, with its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Range {
@@ -32,6 +36,10 @@ impl Range {
 
     fn is_of_base(&self) -> bool {
         self.origin >= BASE_ORIGIN
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<Range>() + self.value.len()
     }
 }
 
@@ -86,6 +94,8 @@ pub(super) struct Flattener {
     /// Ranges that reach `at`. Each wins over the ranges before it, and ends before them: a range that neither wins nor
     /// ends later than another one can be forgotten. The last range wins at `at`.
     open: Vec<Range>,
+    /// The memory that the open ranges take.
+    open_len_bytes: usize,
     /// The latest range of the result, which the next one may extend.
     last: Option<Range>,
     /// Values that are no longer needed, whose memory is used again.
@@ -97,7 +107,13 @@ pub(super) struct Flattener {
 impl Flattener {
     pub(super) fn new(overlaps: Overlaps) -> Flattener {
         let (base, counts) = (None, BaseCounts::default());
-        Flattener { overlaps, at: 0, open: Vec::new(), last: None, spare: Vec::new(), base, counts }
+        let (open, spare) = (Vec::new(), Vec::new());
+        Flattener { overlaps, at: 0, open, open_len_bytes: 0, last: None, spare, base, counts }
+    }
+
+    /// Returns the number of ranges in memory, and the memory that they take.
+    pub(super) fn held(&self) -> (usize, usize) {
+        (self.open.len(), self.open_len_bytes)
     }
 
     /// Adds the next range, whose value is `value`, and passes the ranges of the result that are complete to `take`.
@@ -125,9 +141,12 @@ impl Flattener {
             return Ok(overlap);
         }
         range.value = copied(&mut self.spare, value);
+        self.open_len_bytes += range.held_bytes();
         let first_hidden = self.open[..rank].partition_point(|loser| loser.end > range.end);
-        let hidden = self.open.splice(first_hidden..rank, [range]);
-        self.spare.extend(hidden.map(|hidden| hidden.value));
+        for hidden in self.open.splice(first_hidden..rank, [range]) {
+            self.open_len_bytes -= hidden.held_bytes();
+            keep(&mut self.spare, hidden.value);
+        }
         Ok(overlap)
     }
 
@@ -137,7 +156,7 @@ impl Flattener {
         self.base = None;
         if let Some(last) = self.last.take() {
             take(&last)?;
-            self.spare.push(last.value);
+            keep(&mut self.spare, last.value);
         }
         Ok(())
     }
@@ -159,7 +178,7 @@ impl Flattener {
 
     /// Assigns all positions before `until`, or all positions, to the ranges that win there.
     fn advance<E>(&mut self, until: Option<u128>, take: &mut impl FnMut(&Range) -> Result<(), E>) -> Result<(), E> {
-        let Flattener { at, open, last, spare, base, counts, .. } = self;
+        let Flattener { at, open, open_len_bytes, last, spare, base, counts, .. } = self;
         while let Some(winner) = open.last_mut() {
             if let Some(until) = until
                 && until <= winner.end
@@ -174,7 +193,8 @@ impl Flattener {
             add(last, spare, (*at, winner.end), winner, take)?;
             // All other ranges end later, so if there is one, there is a next position.
             *at = winner.end.saturating_add(1);
-            spare.extend(open.pop().map(|closed| closed.value));
+            *open_len_bytes -= winner.held_bytes();
+            open.pop().into_iter().for_each(|closed| keep(spare, closed.value));
         }
         Ok(())
     }
@@ -202,9 +222,16 @@ fn add<E>(
     let value = copied(spare, &range.value);
     if let Some(complete) = last.replace(Range { start, end, value, origin: range.origin, ..Range::default() }) {
         take(&complete)?;
-        spare.push(complete.value);
+        keep(spare, complete.value);
     }
     Ok(())
+}
+
+/// Keeps the memory of a value, unless much memory is kept already.
+fn keep(spare: &mut Vec<Vec<u8>>, value: Vec<u8>) {
+    if spare.len() < SPARE_MAX && value.capacity() <= SPARE_LEN_MAX_BYTES {
+        spare.push(value);
+    }
 }
 
 /// Returns a copy of a value, in memory that is used again.

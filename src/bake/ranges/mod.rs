@@ -10,6 +10,7 @@ mod flatten;
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr};
 
+use super::budget::Context;
 use super::error::{BakeError, RowFault, RowPlace};
 use super::options::{Options, Overlaps, RangeEnds};
 use super::range_keys::RangeKeys;
@@ -89,13 +90,16 @@ pub(super) struct RowsOfRanges {
     /// in the input.
     overlap: Option<Duplicate>,
     overlaps: Overlaps,
+    /// The maximum memory of ranges that contain one key.
+    held_max_bytes: usize,
 }
 
 impl RowsOfRanges {
-    pub(super) fn new(options: &Options) -> Option<RowsOfRanges> {
-        let (keys, overlaps) = (RangeKeys::new(options)?, options.overlaps);
+    pub(super) fn new(context: &Context<'_>) -> Option<RowsOfRanges> {
+        let (keys, overlaps) = (RangeKeys::new(context.options)?, context.options.overlaps);
         let (leading, buffers, overlap) = (Vec::new(), [Vec::new(), Vec::new()], None);
-        Some(RowsOfRanges { keys, flattener: Flattener::new(overlaps), leading, buffers, overlap, overlaps })
+        let (flattener, held_max_bytes) = (Flattener::new(overlaps), context.budget.nested_ranges_len_max_bytes());
+        Some(RowsOfRanges { keys, flattener, leading, buffers, overlap, overlaps, held_max_bytes })
     }
 
     /// Adds a sorted row, and passes each row of the table that is complete to `take`.
@@ -111,7 +115,7 @@ impl RowsOfRanges {
             self.leading.clear();
             self.leading.extend_from_slice(decoded.leading);
         }
-        let RowsOfRanges { keys, flattener, leading, buffers, overlap, overlaps } = self;
+        let RowsOfRanges { keys, flattener, leading, buffers, overlap, overlaps, held_max_bytes } = self;
         let mut take = |range: &Range| take_range(keys, leading, range, buffers, take);
         let range = Range::new((decoded.start, decoded.end), origin, row.deleted);
         let found = flattener.push(range, row.value, &mut take)?;
@@ -121,6 +125,11 @@ impl RowsOfRanges {
         {
             let key = OwnedKey::from(row.key);
             *overlap = Some(Duplicate { key, first_origin: earlier_origin, later_origin });
+        }
+        let (count, held_bytes) = flattener.held();
+        if held_bytes > *held_max_bytes {
+            let range = keys.display_key(&row.key.into());
+            return Err(BakeError::NestedRanges { range, count, held_bytes, max_bytes: *held_max_bytes });
         }
         Ok(())
     }

@@ -396,3 +396,20 @@ fn tables_of_ranges_are_updated_and_merged_with_messages_that_name_their_rows() 
     let found = baked(&bench, "1,2,a\n", &Options { slots: some, ..numbers });
     assert!(matches!(found, Err(BakeError::DividedRanges)), "{found:?}");
 }
+
+#[test]
+fn ranges_inside_each_other_must_fit_into_memory() {
+    let bench = Bench::new(16 << 20, 2);
+    let value = "v".repeat(10_000);
+    let text = |count: u64| (0..count).map(|i| format!("{i},{},{i}{value}\n", 1_000_000 - i)).collect::<String>();
+    let options = two_columns("u64", Overlaps::Narrowest);
+    let found = baked(&bench, &text(300), &options).unwrap();
+    assert_eq!((found.len(), &found[299].2[..4], &found[598].2[..2]), (599, "299v", "0v"));
+    let error = baked(&bench, &text(600), &options).unwrap_err();
+    let BakeError::NestedRanges { range, count, held_bytes, max_bytes } = &error else { panic!("{error}") };
+    assert!(*held_bytes > *max_bytes && *max_bytes == 4 << 20 && (300..600).contains(count), "{error}");
+    assert_eq!(*range, format!("{} to {}", count - 1, 1_000_001 - *count as u64));
+    // Ranges beside each other are not in memory at once.
+    let beside: String = (0..600).map(|i| format!("{i},{i},{i}{value}\n")).collect();
+    assert_eq!(baked(&bench, &beside, &options).unwrap().len(), 600);
+}
