@@ -22,10 +22,11 @@ use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
-use ::parquet::basic::{Compression, Encoding};
+use ::parquet::basic::{Compression, Encoding, Type};
 use ::parquet::column::reader::ColumnReader;
+use ::parquet::data_type::{ByteArray, Int96};
 use ::parquet::errors::ParquetError;
-use ::parquet::file::metadata::RowGroupMetaData;
+use ::parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use ::parquet::file::statistics::Statistics;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::SchemaDescriptor;
@@ -187,16 +188,30 @@ impl Group {
         let readers = columns.iter().map(|column| group.get_column_reader(column.leaf)).collect::<Result<_, _>>()?;
         let rows = u64::try_from(group.metadata().num_rows())
             .map_err(|_| ParquetError::General(format!("row group {index} has a negative number of rows")))?;
-        let len_bytes = |group: &RowGroupMetaData, column: &ColumnType| {
-            u64::try_from(group.column(column.leaf).uncompressed_size()).unwrap_or(0)
-        };
-        let len_bytes =
-            columns.iter().fold(0u64, |sum, column| sum.saturating_add(len_bytes(group.metadata(), column)));
+        let len_bytes = |column: &ColumnType| decoded_len_bytes(group.metadata().column(column.leaf));
+        let len_bytes = columns.iter().fold(0_u64, |sum, column| sum.saturating_add(len_bytes(column)));
         // The metadata states the length of the decoded columns before anything is decoded.
         let row_len_bytes = (len_bytes / rows.max(1)).max(1);
         let piece_rows = (PIECE_LEN_BYTES / row_len_bytes).clamp(1, PIECE_ROWS_MAX);
         Ok(Group { readers, rows_left: rows, piece_rows })
     }
+}
+
+/// Returns the approximate length of a column of a row group in memory. A few bytes of a file can have many values, if
+/// they are equal: lists then have far more values than bytes.
+fn decoded_len_bytes(column: &ColumnChunkMetaData) -> u64 {
+    let value_len_bytes = match column.column_type() {
+        Type::BOOLEAN => size_of::<bool>(),
+        Type::INT32 | Type::FLOAT => size_of::<u32>(),
+        Type::INT64 | Type::DOUBLE => size_of::<u64>(),
+        Type::INT96 => size_of::<Int96>(),
+        Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY => size_of::<ByteArray>(),
+    };
+    // A definition level and a repetition level.
+    let value_len_bytes = (value_len_bytes + 2 * size_of::<i16>()) as u64;
+    let [stored_len_bytes, values] =
+        [column.uncompressed_size(), column.num_values()].map(|number| u64::try_from(number).unwrap_or(0));
+    stored_len_bytes.max(values.saturating_mul(value_len_bytes))
 }
 
 /// Decoded rows, to be parsed.

@@ -298,6 +298,32 @@ fn pieces_are_bounded_by_the_length_of_their_rows() {
 }
 
 #[test]
+fn lists_whose_elements_take_no_room_in_the_file_are_read_in_short_pieces() {
+    const LISTS: usize = 500;
+    const LEN: usize = 4000;
+    let schema = "message lists { required int32 id; required group tags (LIST) { repeated group list { required \
+                  int32 element; } } }";
+    let bytes = written(schema, Compression::UNCOMPRESSED, 1, |_, group| {
+        write_column!(group, Int32Type, &(0..LISTS as i32).collect::<Vec<_>>());
+        let (zeros, levels) = (vec![0; LISTS * LEN], vec![1; LISTS * LEN]);
+        let starts: Vec<i16> = (0..LISTS * LEN).map(|at| i16::from(at % LEN > 0)).collect();
+        let mut list = group.next_column().unwrap().unwrap();
+        list.typed::<Int32Type>().write_batch(&zeros, Some(&levels), Some(&starts)).unwrap();
+        list.close().unwrap();
+    });
+    assert!(bytes.len() < 200_000, "{} bytes", bytes.len());
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&bytes).unwrap();
+    let file = SerializedFileReader::new(file).unwrap();
+    let description = file.metadata().file_metadata().schema_descr().column(1);
+    let column = ColumnType::new(1, &description, ColumnRole::Typed).ok().unwrap();
+    let group = Group::open(&file, 0, std::slice::from_ref(&column)).unwrap();
+    // An element takes 4 bytes, and so do its levels.
+    let piece_len_bytes = group.piece_rows * (LEN * 8) as u64;
+    assert!((PIECE_LEN_BYTES / 2..=PIECE_LEN_BYTES).contains(&piece_len_bytes), "{piece_len_bytes}");
+}
+
+#[test]
 fn columns_are_chosen_by_number_or_name_and_choosing_one_of_two_also_chooses_the_other() {
     let file = written(TWO, Compression::UNCOMPRESSED, 1, |_, writer| {
         write_column!(writer, Int64Type, &[1, 2]);
