@@ -15,6 +15,7 @@ pub mod group;
 pub mod header;
 pub mod heads;
 pub mod index;
+mod ipv4;
 pub mod key;
 pub mod key_type;
 pub(crate) mod lookup_key;
