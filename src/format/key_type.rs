@@ -42,6 +42,7 @@ pub const FIXED_KEY_LEN_BYTES: usize = 16;
 const ZERO: u8 = 0;
 const PART_END: u8 = 0;
 const ZERO_IN_PART: u8 = 0xFF;
+const PART_END_LEN_BYTES: usize = 2;
 
 /// The number of decimal places of a timestamp.
 const MICROS_DIGITS: usize = 6;
@@ -248,24 +249,17 @@ impl PartType {
             }
             None if is_last => self.value_of_bytes(std::mem::take(rest).into()),
             None => {
-                let mut part = Vec::new();
-                loop {
-                    match rest {
-                        [ZERO, PART_END, after @ ..] => {
-                            *rest = after;
-                            return self.value_of_bytes(part.into());
-                        }
-                        [ZERO, ZERO_IN_PART, after @ ..] => {
-                            part.push(ZERO);
-                            *rest = after;
-                        }
-                        [ZERO, ..] | [] => return None,
-                        [byte, after @ ..] => {
-                            part.push(*byte);
-                            *rest = after;
-                        }
+                let (stored, after) = rest.split_at(variable_part_len_bytes(rest)?);
+                *rest = after;
+                let mut stored = stored[..stored.len() - PART_END_LEN_BYTES].iter();
+                let mut part = Vec::with_capacity(stored.len());
+                while let Some(byte) = stored.next() {
+                    part.push(*byte);
+                    if *byte == ZERO {
+                        stored.next();
                     }
                 }
+                self.value_of_bytes(part.into())
             }
         }
     }
@@ -517,6 +511,19 @@ impl KeyType {
         buffer.extend_from_slice(&bytes[..leading_len_bytes]);
         part.write_part(&value, true, buffer).ok_or_else(wrong)?;
         Ok(Key::Bytes(buffer))
+    }
+
+    /// Returns where the first part of a type, which keys must have, begins in a key of several parts. Returns `None`
+    /// if the key is incomplete or invalid before it.
+    pub(super) fn first_part_at(&self, wanted: PartType, key: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        for part in self.parts().iter().take_while(|part| **part != wanted) {
+            at += match part.part_len_bytes() {
+                Some(len_bytes) => len_bytes,
+                None => variable_part_len_bytes(key.get(at..)?)?,
+            };
+        }
+        Some(at)
     }
 
     /// Returns the length of the stored byte keys if all have the same length, so that records contain no length.
@@ -824,6 +831,20 @@ impl FromStr for KeyType {
         let parts: Result<Vec<PartType>, KeyTypeError> = text.split(',').map(str::parse).collect();
         let too_many = || KeyTypeError { text: excerpt(text, QUOTED_LEN_MAX_BYTES).into_owned() };
         KeyType::of_parts(&parts?).ok_or_else(too_many)
+    }
+}
+
+/// Returns the length of the part of variable length with which `rest` begins, with the two bytes that end it. Returns
+/// `None` if it does not end.
+fn variable_part_len_bytes(rest: &[u8]) -> Option<usize> {
+    let mut len_bytes = 0;
+    loop {
+        len_bytes += match rest.get(len_bytes..)? {
+            [ZERO, PART_END, ..] => return Some(len_bytes + PART_END_LEN_BYTES),
+            [ZERO, ZERO_IN_PART, ..] => 2,
+            [ZERO, ..] | [] => return None,
+            _ => 1,
+        };
     }
 }
 
