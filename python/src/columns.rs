@@ -286,15 +286,7 @@ pub(crate) fn columns<'a, 'py>(
     let use_rows = wanted.check()?;
     if ArrayNulls::of(keys)? != ArrayNulls::None {
         let look_up = py.import("zero_kv._columns")?.getattr("with_present_keys")?;
-        return look_up.call1((
-            table.getattr(method)?,
-            table.getattr("key_type")?,
-            keys,
-            names,
-            wanted.fill,
-            wanted.out,
-            wanted.format,
-        ));
+        return look_up.call1((table.getattr(method)?, keys, names, wanted.fill, wanted.out, wanted.format));
     }
     let names = names.map(column_names).transpose()?;
     let names = names.as_ref().map(|names| names.iter().map(|name| name.to_str()).collect::<PyResult<Vec<_>>>());

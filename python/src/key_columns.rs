@@ -15,6 +15,8 @@ use crate::convert::is_key_len;
 use crate::key_batch::{KeyBatch, PossibleKeys, SIGNALS_EVERY_KEYS, slice_at};
 use crate::typed_key::{Taken, text_exception, time_value, typed_key, value_from, written_value};
 
+const UUID_LEN_BYTES: usize = 16;
+
 /// Keys, or parts of composite keys.
 #[derive(Clone)]
 pub(crate) enum KeyColumn<'py> {
@@ -36,6 +38,8 @@ pub(crate) enum KeyColumn<'py> {
         /// Whether the elements are bytes, which are the value itself where text is its written form.
         is_bytes: bool,
     },
+    /// The bytes of UUIDs. In tables of `bytes`, a UUID is its text, as in bakes.
+    Uuids(Vec<u8>),
     /// Concatenated elements of one length.
     Fixed {
         data: Vec<u8>,
@@ -70,6 +74,7 @@ impl<'py> FromPyObject<'_, 'py> for KeyColumn<'py> {
                 let (offsets, data) = (PyBuffer::get(&item(1)?)?.to_vec(py)?, PyBuffer::get(&item(2)?)?.to_vec(py)?);
                 KeyColumn::Texts { data, offsets, is_bytes: name == "bytes" }
             }
+            "uuids" => KeyColumn::Uuids(PyBuffer::get(&item(1)?)?.to_vec(py)?),
             "fixed" | "padded" => KeyColumn::Fixed {
                 data: PyBuffer::get(&item(1)?)?.to_vec(py)?,
                 len_bytes: item(2)?.extract()?,
@@ -102,11 +107,11 @@ impl Keys {
 type PresentColumn<'py> = (KeyColumn<'py>, Option<Vec<bool>>);
 
 /// Returns the keys of an array, or of another object with many keys.
-fn column_of<'py>(keys: &Bound<'py, PyAny>, key_type: KeyType) -> PyResult<PresentColumn<'py>> {
+fn column_of<'py>(keys: &Bound<'py, PyAny>) -> PyResult<PresentColumn<'py>> {
     if let Ok(keys) = keys.cast::<Keys>() {
         return Ok((keys.get().0.bind(keys.py()).extract()?, None));
     }
-    keys.py().import("zero_kv._keys")?.getattr("key_column")?.call1((keys, key_type.is_plain()))?.extract()
+    keys.py().import("zero_kv._keys")?.getattr("key_column")?.call1((keys,))?.extract()
 }
 
 /// Converts the keys of a call. With `is_strict`, a key that the table cannot have is an error.
@@ -116,7 +121,7 @@ pub(crate) fn possible_keys<'py>(
     is_strict: bool,
 ) -> PyResult<PossibleKeys<'py>> {
     match key_type.is_plain() {
-        true if keys.cast::<Keys>().is_ok() => column_of(keys, key_type)?.0.plain(is_strict),
+        true if keys.cast::<Keys>().is_ok() => column_of(keys)?.0.plain(is_strict),
         true => PossibleKeys::plain(keys, key_type.kind(), is_strict),
         false => typed_keys(keys, key_type, is_strict, Taken::Keys),
     }
@@ -126,7 +131,7 @@ pub(crate) fn possible_keys<'py>(
 pub(crate) fn bound_keys<'py>(keys: &Bound<'py, PyAny>, key_type: KeyType) -> PyResult<KeyBatch<'py>> {
     if key_type.is_plain() {
         return match keys.cast::<Keys>() {
-            Ok(_) => Ok(column_of(keys, key_type)?.0.plain(true)?.batch),
+            Ok(_) => Ok(column_of(keys)?.0.plain(true)?.batch),
             Err(_) => KeyBatch::plain(keys),
         };
     }
@@ -144,7 +149,7 @@ fn typed_keys<'py>(
     is_strict: bool,
     taken: Taken,
 ) -> PyResult<PossibleKeys<'py>> {
-    let (column, is_valid) = column_of(keys, key_type)?;
+    let (column, is_valid) = column_of(keys)?;
     let found = column.typed(keys.py(), key_type, is_strict, taken)?;
     Ok(match is_valid {
         Some(is_valid) => found.with_nulls(is_valid),
@@ -173,6 +178,7 @@ impl<'py> KeyColumn<'py> {
             KeyColumn::Signed(numbers) => numbers.len(),
             KeyColumn::Times { counts, .. } => counts.len(),
             KeyColumn::Texts { offsets, .. } => offsets.len().saturating_sub(1),
+            KeyColumn::Uuids(data) => data.len() / UUID_LEN_BYTES,
             KeyColumn::Fixed { data, len_bytes, .. } => data.len() / len_bytes,
             KeyColumn::Parts(_, count) => *count,
         }
@@ -187,6 +193,7 @@ impl<'py> KeyColumn<'py> {
             KeyColumn::Times { .. } => "dates or times",
             KeyColumn::Texts { is_bytes: true, .. } | KeyColumn::Fixed { .. } => "bytes",
             KeyColumn::Texts { .. } => "text",
+            KeyColumn::Uuids(_) => "UUIDs",
             KeyColumn::Parts(..) => "several parts",
         }
     }
@@ -217,10 +224,13 @@ impl<'py> KeyColumn<'py> {
                 KeyBatch::Numbers(crate::key_batch::unsigned(numbers)?)
             }
             KeyColumn::Texts { data, offsets, .. } => KeyBatch::Packed { bytes: data, offsets },
-            KeyColumn::Fixed { .. } => {
+            KeyColumn::Uuids(_) | KeyColumn::Fixed { .. } => {
                 let (mut bytes, mut offsets) = (Vec::new(), vec![0]);
                 for row in 0..self.len() {
-                    bytes.extend_from_slice(self.text(row)?);
+                    match &self {
+                        KeyColumn::Uuids(data) => write_uuid(uuid_at(data, row), &mut bytes),
+                        _ => bytes.extend_from_slice(self.text(row)?),
+                    }
                     offsets.push(bytes.len() as i64);
                 }
                 KeyBatch::Packed { bytes, offsets }
@@ -343,6 +353,13 @@ impl<'py> KeyColumn<'py> {
                 time_value(counts[row], *nanos_per_unit, part)
             }
             (KeyColumn::Texts { is_bytes, .. }, _) => written_value(self.text(row)?, part, *is_bytes),
+            (KeyColumn::Uuids(data), PartType::Uuid) => Ok(KeyValue::Uuid(*uuid_at(data, row))),
+            (KeyColumn::Uuids(data), PartType::Hex) => Ok(KeyValue::Bytes(uuid_at(data, row).into())),
+            (KeyColumn::Uuids(data), PartType::Bytes) => {
+                let mut text = Vec::new();
+                write_uuid(uuid_at(data, row), &mut text);
+                Ok(KeyValue::Bytes(text.into()))
+            }
             (KeyColumn::Fixed { is_padded: false, .. }, PartType::Ipv4 | PartType::Ip) => {
                 packed_address(self.text(row)?, part)
             }
@@ -373,6 +390,14 @@ impl<'py> KeyColumn<'py> {
 fn without_zeros<T: PartialEq + Default>(element: &[T]) -> &[T] {
     let end = element.iter().rposition(|item| *item != T::default()).map_or(0, |last| last + 1);
     &element[..end]
+}
+
+fn uuid_at(data: &[u8], row: usize) -> &[u8; UUID_LEN_BYTES] {
+    data[row * UUID_LEN_BYTES..].first_chunk().expect("the caller counted the elements")
+}
+
+fn write_uuid(uuid: &[u8; UUID_LEN_BYTES], text: &mut Vec<u8>) {
+    KeyType::of(PartType::Uuid).write(Key::Bytes(uuid), text);
 }
 
 /// Returns the address with these bytes, in network order, or with this written form.

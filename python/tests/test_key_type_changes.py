@@ -158,7 +158,10 @@ def test_arrays_of_keys_find_the_rows_of_the_new_table(server: Server) -> None:
             swap_to("u64" if key_type == "i64" else "i64", server)
 
 
+UUIDS = pyarrow.array([uuid.UUID(int=5).bytes, None, uuid.UUID(int=4).bytes], pyarrow.uuid())
+
 # For each type: a key, a range that contains it, and Arrow keys, of which only the first has a row at or below it.
+# UUIDs are keys of both types that follow each other: in a table of bytes, they are text.
 ARROW: dict[str, tuple[Any, str, pyarrow.Array]] = {
     "u64": (5, "1,9", pyarrow.array([5, None, 0], pyarrow.uint64())),
     "ip": (ip_address("10.0.0.5"), "10.0.0.1,10.0.0.9", pyarrow.array(["10.0.0.5", None, "10.0.0.0"])),
@@ -167,7 +170,8 @@ ARROW: dict[str, tuple[Any, str, pyarrow.Array]] = {
         "2026-01-01,2026-01-09",
         pyarrow.array([datetime.date(2026, 1, 5), None, datetime.date(2025, 12, 31)]),
     ),
-    "bytes": (b"5", "", pyarrow.array(["5", None, "4"])),
+    "uuid": (uuid.UUID(int=5), f"{uuid.UUID(int=5)},{uuid.UUID(int=9)}", UUIDS),
+    "bytes": (str(uuid.UUID(int=5)).encode(), "", UUIDS),
 }
 
 

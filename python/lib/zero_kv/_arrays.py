@@ -37,7 +37,9 @@ def neighbor_many(table: LookupTable[Any, Any], keys: Any, dtype: Any, is_floor:
     """Implement `floor_many` and `ceiling_many` with a dtype, or with keys of which some can be null."""
     if dtype is None and is_arrow(keys):
         return _neighbors_arrow(table, to_arrow(keys), is_floor)
-    present, valid = present_keys(keys)
+    from zero_kv._keys import present_columns
+
+    present, valid = present_columns(keys)
     if dtype is None:
         return spread((table.floor_many if is_floor else table.ceiling_many)(present), valid)
     dtype = _fixed_dtype(dtype)
@@ -50,7 +52,9 @@ def cover_many(table: LookupTable[Any, Any], keys: Any, dtype: Any) -> Any:
     """Implement `cover_many` with a dtype, or with keys of which some can be null."""
     if dtype is None and is_arrow(keys):
         return _ranges_arrow(table, to_arrow(keys))
-    present, valid = present_keys(keys)
+    from zero_kv._keys import present_columns
+
+    present, valid = present_columns(keys)
     if dtype is None:
         return spread(table.cover_many(present), valid)
     dtype = _fixed_dtype(dtype)
@@ -315,31 +319,31 @@ def _arrow(table: LookupTable[Any, Any], keys: Any) -> Any:
         return pyarrow.chunked_array(chunks, type=None if chunks else pyarrow.binary())
     from zero_kv._keys import key_column
 
-    column, valid = key_column(keys, is_plain(table.key_type))
+    column, valid = key_column(keys)
     return _binary(len(keys), fill_arrow(table, column, valid))
 
 
 def _neighbors_arrow(table: LookupTable[Any, Any], keys: Any, is_floor: bool) -> Any:
     """Return the keys and the values of the nearest rows."""
-    column, valid = _arrow_column(table, keys)
+    column, valid = _arrow_column(keys)
     key_type, numbers, texts, values = fill_neighbors_arrow(table, column, is_floor)
     return _rows_arrow(key_type, [(numbers, texts)], values, len(keys), valid)
 
 
 def _ranges_arrow(table: LookupTable[Any, Any], keys: Any) -> Any:
     """Return the first keys, the last keys, and the values of ranges."""
-    column, valid = _arrow_column(table, keys)
+    column, valid = _arrow_column(keys)
     key_type, firsts, lasts, values = fill_ranges_arrow(table, column)
     return _rows_arrow(key_type, [firsts, lasts], values, len(keys), valid)
 
 
-def _arrow_column(table: LookupTable[Any, Any], keys: Any) -> Any:
+def _arrow_column(keys: Any) -> Any:
     import pyarrow
 
     from zero_kv._keys import key_column
 
     keys = keys.combine_chunks() if isinstance(keys, pyarrow.ChunkedArray) else keys
-    return key_column(keys, is_plain(table.key_type))
+    return key_column(keys)
 
 
 def _rows_arrow(key_type: str, keys: list[Any], parts: Any, count: int, valid: Any) -> Any:

@@ -177,12 +177,12 @@ def arrow_type(kind: str) -> Any:
 
 
 def with_present_keys(
-    method: Callable[..., Any], key_type: str, keys: Any, columns: Any, fill: Any, out: Any, format: str
+    method: Callable[..., Any], keys: Any, columns: Any, fill: Any, out: Any, format: str
 ) -> Any:
     """Implement a method such as `columns` with keys of which some can be null. The values of a null key are missing
     values.
     """
-    present, valid = present_columns(keys, key_type)
+    present, valid = present_columns(keys)
 
     def look_up(fill: Any, out: Any, format: str) -> Any:
         return method(present, columns, fill=fill, out=out, format=format)
@@ -242,7 +242,7 @@ def neighbor_columns(
     table: Any, keys: Any, columns: Any, limit: Any, fill: Any, out: Any, format: str, is_floor: bool
 ) -> Any:
     """Implement `floor_columns` and `ceiling_columns`."""
-    keys, valid = present_columns(keys, table.key_type)
+    keys, valid = present_columns(keys)
     selection = neighbor_selection(valid, columns, limit, is_floor, format)
     return neighbor_result(find_neighbor_columns(table, keys, selection), fill, out, format)
 

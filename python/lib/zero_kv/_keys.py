@@ -24,9 +24,9 @@ from zero_kv._native import Keys
 
 KeyColumn = tuple[Any, ...]
 """A name and what it has: `("objects", list)`, `("unsigned", numbers, has_32_bits)`, `("signed", numbers)`,
-`("times", counts, nanoseconds_per_unit)`, `("text", offsets, data)`, `("bytes", offsets, data)`, `("fixed", data,
-bytes_per_key)`, `("padded", data, bytes_per_key)`, `("characters", code_points, characters_per_key, array)`, or
-`("parts", columns, count)` for keys of several parts."""
+`("times", counts, nanoseconds_per_unit)`, `("text", offsets, data)`, `("bytes", offsets, data)`, `("uuids", data)`,
+`("fixed", data, bytes_per_key)`, `("padded", data, bytes_per_key)`, `("characters", code_points, characters_per_key,
+array)`, or `("parts", columns, count)` for keys of several parts."""
 
 _NANOS_PER_UNIT = {
     "W": 604_800_000_000_000,
@@ -40,20 +40,20 @@ _NANOS_PER_UNIT = {
 }
 
 
-def key_column(keys: Any, is_plain: bool) -> tuple[KeyColumn, Any]:
+def key_column(keys: Any) -> tuple[KeyColumn, Any]:
     """Return the keys that are not null, and a list of Booleans that are true for them, or `None` if no key is null.
 
-    `is_plain` is whether the table's keys are numbers or bytes. UUIDs are text then.
+    The column is the same for all key types: a call may find another type than the one that the client knows.
     """
     if isinstance(keys, (str, bytes, bytearray)):
         raise TypeError(f"keys are of type {type(keys).__name__}, where many keys were expected")
     if isinstance(keys, (list, tuple)):
         return ("objects", list(keys)), None
-    column, valid = _column(_of_pandas(keys) if is_pandas(keys) else keys, is_plain)
+    column, valid = _column(_of_pandas(keys) if is_pandas(keys) else keys)
     return column, None if valid is None else valid.tolist()
 
 
-def present_columns(keys: Any, key_type: str) -> tuple[Any, Any]:
+def present_columns(keys: Any) -> tuple[Any, Any]:
     """Return what `present_keys` returns, without a Python object for each key if the array has none."""
     if is_pandas(keys):
         check_is_column(keys)
@@ -62,7 +62,7 @@ def present_columns(keys: Any, key_type: str) -> tuple[Any, Any]:
         keys = _of_pandas(keys)
     if not is_arrow(keys):
         return present_keys(keys)
-    column, valid = _column(keys, is_plain(key_type))
+    column, valid = _column(keys)
     return Keys(column), valid
 
 
@@ -70,13 +70,13 @@ def present_of_type(keys: Any, key_type: str) -> tuple[Any, Any]:
     """Return what `present_keys` returns. If the table's keys are neither numbers nor bytes, the keys are `Keys`,
     because objects do not show which bytes are a value, and which are its written form.
     """
-    return present_keys(keys) if is_plain(key_type) else present_columns(keys, key_type)
+    return present_keys(keys) if is_plain(key_type) else present_columns(keys)
 
 
-def _column(keys: Any, is_plain: bool) -> tuple[KeyColumn, Any]:
+def _column(keys: Any) -> tuple[KeyColumn, Any]:
     """Return the keys that are not null, and a NumPy array of Booleans that are true for them, or `None`."""
     if is_arrow(keys):
-        return _of_arrow(to_arrow(keys), is_plain)
+        return _of_arrow(to_arrow(keys))
     valid = None
     if is_masked(keys):
         import numpy
@@ -139,19 +139,22 @@ def nanos_per_unit(dtype: Any) -> int:
     return count * _NANOS_PER_UNIT[unit]
 
 
-def _of_arrow(keys: Any, is_plain: bool) -> tuple[KeyColumn, Any]:
+def _of_arrow(keys: Any) -> tuple[KeyColumn, Any]:
     import pyarrow
 
     if isinstance(keys, pyarrow.ChunkedArray):
         keys = keys.combine_chunks()
-    keys = keys.storage if is_uuid(keys.type) and not is_plain else plain(keys)
+    are_uuids = is_uuid(keys.type)
+    keys = keys.storage if are_uuids else plain(keys)
     valid = keys.is_valid().to_numpy(zero_copy_only=False) if keys.null_count else None
     keys = keys.drop_null() if keys.null_count else keys
+    if are_uuids:
+        return ("uuids", array_bytes(keys, 1, 16, "B")), valid
     if not pyarrow.types.is_struct(keys.type):
         return _dense_of_arrow(keys), valid
     parts = []
     for part in keys.flatten():
-        column, is_valid = _of_arrow(part, is_plain)
+        column, is_valid = _of_arrow(part)
         if is_valid is not None:
             # A key with a part that is null is null.
             return ("objects", [tuple(key.values()) for key in keys.to_pylist()]), valid

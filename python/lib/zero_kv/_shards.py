@@ -67,7 +67,7 @@ def _typed_slots(keys: Any, key_type: str) -> Any:
     """Return the slots of keys that are neither numbers nor bytes."""
     import numpy
 
-    column, valid = key_column(keys, False)
+    column, valid = key_column(keys)
     found = numpy.asarray(memoryview(fill_slots(None, column, key_type)).cast("B").cast("H"))
     package = type(keys).__module__.partition(".")[0]
     if package in ("pyarrow", "polars"):
@@ -87,7 +87,7 @@ def arrow_slots(keys: Any, kind: str) -> Any:
     kind = kind_of_keys(keys.type, kind)
     keys = _keys_of_kind(keys, kind)
     present = keys.drop_null()
-    found = pyarrow.py_buffer(memoryview(fill_slots(None, key_column(present, True)[0], kind)))
+    found = pyarrow.py_buffer(memoryview(fill_slots(None, key_column(present)[0], kind)))
     return with_nulls(keys, pyarrow.Array.from_buffers(pyarrow.uint16(), len(present), [None, found]))
 
 
