@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use zero_kv::bake::{Duplicates, TableLayout};
+use zero_kv::bake::{Duplicates, Overlaps, TableLayout};
 use zero_kv::store::Memory;
 
 /// A user's name or number.
@@ -51,16 +51,28 @@ pub(crate) fn unknown_value(argument: &str, found: &str, expected: &str) -> PyEr
     PyValueError::new_err(format!("{argument} is {found:?}, where {expected} was expected"))
 }
 
-/// Parses the argument `duplicates`.
+/// Parses the argument `layout`.
 pub(crate) fn layout(layout: &str) -> PyResult<TableLayout> {
     TableLayout::from_name(layout).ok_or_else(|| unknown_value("layout", layout, "\"fast\" or \"compact\""))
 }
 
+/// Parses the argument `duplicates`.
 pub(crate) fn duplicates(duplicates: &str) -> PyResult<Duplicates> {
     match duplicates {
         "error" => Ok(Duplicates::Error),
         "first" => Ok(Duplicates::First),
         "last" => Ok(Duplicates::Last),
         _ => Err(unknown_value("duplicates", duplicates, "\"error\", \"first\" or \"last\"")),
+    }
+}
+
+/// Parses the argument `overlaps`.
+pub(crate) fn overlaps(overlaps: &str) -> PyResult<Overlaps> {
+    match overlaps {
+        "error" => Ok(Overlaps::Error),
+        "first" => Ok(Overlaps::First),
+        "last" => Ok(Overlaps::Last),
+        "narrowest" => Ok(Overlaps::Narrowest),
+        _ => Err(unknown_value("overlaps", overlaps, "\"error\", \"first\", \"last\" or \"narrowest\"")),
     }
 }

@@ -4,14 +4,15 @@
 //! complete. Other Python threads run while rows are sorted and written. Signals are checked regularly, so Ctrl-C stops
 //! a bake.
 
+use std::ffi::CString;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyIterator, PyList, PyMemoryView, PyString, PyTuple};
-use zero_kv::bake::{self, Column, Input, Keys, Options, Progress, RowPiece, TypedColumns};
+use zero_kv::bake::{self, Column, Input, Keys, Options, Progress, RangeEnds, RowPiece, TypedColumns, Warning};
 use zero_kv::counted::counted;
 use zero_kv::{Key, KeyType, PART_COUNT_MAX, PartType};
 
@@ -19,8 +20,9 @@ use crate::arguments::{self, unknown_value};
 use crate::array_nulls::check_unmasked;
 use crate::cells::{CellRows, columns_from};
 use crate::convert::{bytes_from, key_from, type_name};
-use crate::errors::{self, bake_exception};
+use crate::errors::{self, bake_exception, bake_warning};
 use crate::raised::{Raised, SIGNALS_EVERY};
+use crate::range_rows::RangeForm;
 use crate::typed_key::{StoredKey, baked_key};
 
 /// The maximum number of rows that are read before signals are checked and other Python threads run.
@@ -59,15 +61,19 @@ impl Report {
     }
 }
 
-/// Bakes the rows of an iterator. Each row is a pair of a key and a value.
+/// Bakes the rows of an iterator. Each row is a pair of a key and a value. `ranges` has the form of ranges, and the
+/// policy for those that overlap.
 #[pyfunction]
-#[pyo3(signature = (rows, path, keys, layout, duplicates, base, memory_bytes, threads, replace, typed, progress))]
+#[pyo3(
+    signature = (rows, path, keys, ranges, layout, duplicates, base, memory_bytes, threads, replace, typed, progress)
+)]
 #[expect(clippy::too_many_arguments, reason = "one for each option; lib/zero_kv/_bake.py has keyword arguments")]
 pub(crate) fn bake_rows(
     py: Python<'_>,
     rows: &Bound<'_, PyIterator>,
     path: PathBuf,
     keys: &str,
+    ranges: Option<(String, String)>,
     layout: &str,
     duplicates: &str,
     base: Option<PathBuf>,
@@ -78,9 +84,15 @@ pub(crate) fn bake_rows(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Report> {
     let first = rows.clone().next().transpose()?;
-    let keys = expected_keys(keys, first.as_ref())?;
+    let range_form = ranges.as_ref().map(|(form, _)| RangeForm::from_name(form)).transpose()?;
+    let keys = expected_keys(keys, range_form, first.as_ref())?;
     let raised = Raised::default();
     let mut options = Options::default();
+    if let Some((_, overlaps)) = &ranges {
+        // Rows in memory have no columns. The number is not the name of a typed column.
+        options.ranges = Some(RangeEnds::Column(Column::Number(2)));
+        options.overlaps = arguments::overlaps(overlaps)?;
+    }
     options.keys = match keys {
         Expected::Decimal => Keys::U64,
         Expected::Only(key_type) => key_type.into(),
@@ -106,8 +118,10 @@ pub(crate) fn bake_rows(
         rows: rows.clone().unbind(),
         first: first.map(Bound::unbind),
         keys,
+        range_form,
         cells,
         text: Vec::new(),
+        end: Vec::new(),
         taken: 0,
         ended: false,
     };
@@ -117,6 +131,11 @@ pub(crate) fn bake_rows(
         let mut looked = Instant::now();
         let mut last_phase = "";
         let mut on_progress = |step: Progress| {
+            if let Progress::Warning(warning) = &step {
+                // As below, `guard` keeps the exception that a filter of warnings makes of this warning.
+                let _ = raised.guard(|py| warn(py, warning));
+                return;
+            }
             let step = phase_of(&step);
             let is_new = step.is_some_and(|(phase, ..)| phase != last_phase);
             if looked.elapsed() >= SIGNALS_EVERY || is_new && progress.is_some() {
@@ -151,6 +170,12 @@ pub(crate) fn bake_rows(
     })
 }
 
+/// Warns the caller of `bake`.
+fn warn(py: Python<'_>, warning: &Warning) -> PyResult<()> {
+    let message = CString::new(bake_warning(warning))?;
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &message, 2)
+}
+
 /// Returns the phase of a bake, and how many of its items, rows or bytes, are done, and are to be done if that is
 /// known.
 fn phase_of(progress: &Progress) -> Option<(&'static str, u64, Option<u64>)> {
@@ -172,8 +197,25 @@ enum Expected {
     Only(KeyType),
 }
 
+impl Expected {
+    /// Returns the keys that the last part of a key may be.
+    fn last_part(self) -> Expected {
+        match self {
+            Expected::Only(key_type) => key_type.parts().last().map_or(self, |part| Expected::Only(KeyType::of(*part))),
+            Expected::Decimal => self,
+        }
+    }
+
+    fn key_type(self) -> KeyType {
+        match self {
+            Expected::Only(key_type) => key_type,
+            Expected::Decimal => KeyType::U64,
+        }
+    }
+}
+
 /// Returns the keys that the argument `keys` names: a key type, in which the first row decides about `auto`.
-fn expected_keys(keys: &str, first: Option<&Bound<'_, PyAny>>) -> PyResult<Expected> {
+fn expected_keys(keys: &str, range_form: Option<RangeForm>, first: Option<&Bound<'_, PyAny>>) -> PyResult<Expected> {
     let unknown = || {
         let expected = "\"auto\", or a key type: \"u64\", \"i64\", \"ip\", \"ipv4\", \"uuid\", \"hex\", \"date\", \
                         \"timestamp\", \"bytes\", or the types of several parts, such as \"bytes,date\"";
@@ -187,7 +229,8 @@ fn expected_keys(keys: &str, first: Option<&Bound<'_, PyAny>>) -> PyResult<Expec
         (names.iter()).map(|name| if *name == "auto" { Some(None) } else { name.parse().ok().map(Some) }).collect();
     let named = named.ok_or_else(unknown)?;
     let Some(first) = first else {
-        let parts: Vec<_> = named.into_iter().map(|part| part.unwrap_or(PartType::U64)).collect();
+        let default = if range_form == Some(RangeForm::Blocks) { PartType::Ip } else { PartType::U64 };
+        let parts: Vec<_> = named.into_iter().map(|part| part.unwrap_or(default)).collect();
         return KeyType::of_parts(&parts).map(Expected::Only).ok_or_else(unknown);
     };
     if !named.contains(&None) {
@@ -196,11 +239,15 @@ fn expected_keys(keys: &str, first: Option<&Bound<'_, PyAny>>) -> PyResult<Expec
             .ok_or_else(unknown);
     }
     let (py, key) = (first.py(), pair(first, 1)?.0);
-    let objects = match key.cast::<PyTuple>() {
-        Ok(parts) => parts.iter().collect(),
-        Err(_) => vec![key.clone()],
+    let objects = match (range_form, key.cast::<PyTuple>()) {
+        (Some(form), _) => form.range(&key).map_err(|error| at_row(py, 1, error))?.0,
+        (None, Ok(parts)) => parts.iter().collect(),
+        (None, Err(_)) => vec![key.clone()],
     };
-    let named = if keys == "auto" { vec![None; objects.len()] } else { named };
+    let mut named = if keys == "auto" { vec![None; objects.len()] } else { named };
+    if let (Some(RangeForm::Blocks), Some(last)) = (range_form, named.last_mut()) {
+        last.get_or_insert(PartType::Ip);
+    }
     if named.len() != objects.len() {
         let (found, expected) = (objects.len(), named.len());
         let message = format!("the key has {found} parts, where {expected} were expected: {keys}");
@@ -238,10 +285,13 @@ struct PythonRows {
     rows: Py<PyIterator>,
     first: Option<Py<PyAny>>,
     keys: Expected,
+    /// How keys state ranges, in a table of ranges.
+    range_form: Option<RangeForm>,
     /// The encoder of the rows of a typed table.
     cells: Option<CellRows>,
-    /// The written form of the last key.
+    /// The written form of the last key, and of the end of its range.
     text: Vec<u8>,
+    end: Vec<u8>,
     /// The number of rows that have been read.
     taken: u64,
     ended: bool,
@@ -269,6 +319,20 @@ impl PythonRows {
         let (key, value) = pair(row, self.taken)?;
         let taken = self.taken;
         let at_row = |error| at_row(row.py(), taken, error);
+        self.end.clear();
+        let key = match self.range_form {
+            None => key,
+            Some(form) => {
+                let (mut parts, end) = form.range(&key).map_err(at_row)?;
+                let last_part = self.keys.last_part();
+                let end = stored_key(&end, last_part).map_err(at_row)?;
+                last_part.key_type().write(end.as_key(), &mut self.end);
+                match parts.len() {
+                    1 => parts.remove(0),
+                    _ => PyTuple::new(row.py(), parts)?.into_any(),
+                }
+            }
+        };
         let key = stored_key(&key, self.keys).map_err(at_row)?;
         let key = match self.keys {
             Expected::Only(key_type) if !key_type.is_plain() => {
@@ -279,11 +343,11 @@ impl PythonRows {
             _ => key.as_key(),
         };
         if let Some(cells) = &mut self.cells {
-            piece.push(key, cells.encode(&value).map_err(at_row)?);
+            piece.push_range(key, &self.end, cells.encode(&value).map_err(at_row)?);
         } else if let Some(bytes) = bytes_from(&value).map_err(at_row)? {
-            piece.push(key, bytes);
+            piece.push_range(key, &self.end, bytes);
         } else {
-            piece.push(key, buffer_of(&value).map_err(at_row)?.as_bytes());
+            piece.push_range(key, &self.end, buffer_of(&value).map_err(at_row)?.as_bytes());
         }
         Ok(())
     }

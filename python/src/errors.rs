@@ -1,11 +1,11 @@
 //! Converts the library's errors to exceptions of `zero_kv.errors`.
 
-use std::io;
 use std::path::Path;
+use std::{fmt, io};
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::{PyErr, import_exception};
-use zero_kv::bake::{BakeError, Remedy};
+use zero_kv::bake::{BakeError, Remedy, Warning};
 use zero_kv::client::ClientError;
 #[cfg(feature = "object-store")]
 use zero_kv::publish::{FailureKind, PublishError};
@@ -89,11 +89,7 @@ pub(crate) fn store_exception(error: &StoreError) -> PyErr {
 }
 
 pub(crate) fn bake_exception(error: &BakeError) -> PyErr {
-    let keywords: Vec<_> = error.remedies().into_iter().filter_map(keyword).collect();
-    let message = match keywords.is_empty() {
-        true => error.to_string(),
-        false => format!("{error} ({})", keywords.join(", ")),
-    };
+    let message = with_keywords(error, &error.remedies());
     match error {
         BakeError::Output { error, path } if error.kind() == io::ErrorKind::NotFound => {
             os_exception(error, format!("{error}: create the folder first"), Some(path))
@@ -105,6 +101,16 @@ pub(crate) fn bake_exception(error: &BakeError) -> PyErr {
         BakeError::OldTable(error) => store_exception(error),
         _ => BakeFailed::new_err(message),
     }
+}
+
+pub(crate) fn bake_warning(warning: &Warning) -> String {
+    with_keywords(warning, warning.remedies())
+}
+
+/// Appends to a message the keyword arguments of `bake` that implement remedies.
+fn with_keywords(message: &impl fmt::Display, remedies: &[Remedy]) -> String {
+    let keywords: Vec<_> = remedies.iter().filter_map(|remedy| keyword(*remedy)).collect();
+    if keywords.is_empty() { message.to_string() } else { format!("{message} ({})", keywords.join(", ")) }
 }
 
 pub(crate) fn client_exception(error: &ClientError) -> PyErr {
@@ -162,6 +168,8 @@ fn keyword(remedy: Remedy) -> Option<&'static str> {
         Remedy::TakeKeysAsAddresses => Some("keys=\"ip\""),
         Remedy::TakeKeysAsUuids => Some("keys=\"uuid\""),
         Remedy::ChooseLayout => Some("layout"),
+        Remedy::ChooseRanges => Some("ranges or cidr"),
+        Remedy::ChooseOverlaps => Some("overlaps=\"first\", \"last\", or \"narrowest\""),
         Remedy::DeclareTypes | Remedy::MakeNullable => Some("types"),
         Remedy::CastBase => Some("cast=True"),
         Remedy::KeepOneDuplicate => Some("duplicates=\"first\" or \"last\""),

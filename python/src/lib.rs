@@ -16,10 +16,11 @@
 //!   that a server sent.
 //! - `many` looks up many keys, `neighbors` their nearest rows, `ranges` the ranges that contain them, and `arrays`
 //!   makes arrays. `view` implements the buffer protocol.
-//! - `bake` makes files, and `publishing` publishes them. `shards` bakes and publishes the shards of a table in several
-//!   processes: `arrow_rows` reads their rows, and `slots` computes the slots of keys. `published` looks keys up in a
-//!   published table: `following` is the thread that fetches generations, and `current_table` has the current one.
-//!   `no_object_store` replaces these modules in a build without the feature `object-store`.
+//! - `bake` makes files, with `range_rows` those of ranges, and `publishing` publishes them. `shards` bakes and
+//!   publishes the shards of a table in several processes: `arrow_rows` reads their rows, and `slots` computes the
+//!   slots of keys. `published` looks keys up in a published table: `following` is the thread that fetches generations,
+//!   and `current_table` has the current one. `no_object_store` replaces these modules in a build without the feature
+//!   `object-store`.
 //! - `interrupt` ends calls of clients after a signal. `raised` stops long operations after an exception, `progress`
 //!   reports how far they are, and `watched` runs them in another thread.
 
@@ -61,6 +62,7 @@ mod published;
 #[cfg(feature = "object-store")]
 mod publishing;
 mod raised;
+mod range_rows;
 mod ranges;
 mod received;
 mod request;

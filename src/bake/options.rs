@@ -38,6 +38,7 @@ pub enum Duplicates {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeEnds {
     /// The key column has the first key of each range, and this column has the last one, which is part of the range.
+    /// Rows in memory have no columns: [`RowPiece::push_range`](super::RowPiece::push_range) takes the last keys.
     Column(Column),
     /// The key column has blocks of addresses (CIDR), such as `192.0.2.0/24`. An address stands for itself alone. Keys
     /// must be of type `ip` or `ipv4`.
@@ -102,9 +103,9 @@ pub struct Options {
     /// [`Keys::Auto`] means the type of the base's keys.
     pub keys: Keys,
     /// Where the ends of the rows' ranges are, in a table of ranges. `None` if each row belongs to one key. Adjacent
-    /// ranges with equal values become one row. [`Options::key`] must be set, and [`Options::keys`] or a base must
-    /// select the type of the keys. A table of ranges cannot be divided by slots. A merge ignores this option, because
-    /// its tables have ranges or not.
+    /// ranges with equal values become one row. [`Options::key`] must be set, unless all inputs are rows in memory, and
+    /// [`Options::keys`] or a base must select the type of the keys. A table of ranges cannot be divided by slots. A
+    /// merge ignores this option, because its tables have ranges or not.
     pub ranges: Option<RangeEnds>,
     /// The policy for ranges that overlap, of inputs or of merged tables. Rows with equal ranges are duplicates: see
     /// [`Options::duplicates`]. A range of the base loses the keys that it shares with a range of an input.

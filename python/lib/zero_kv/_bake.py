@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from zero_kv._native import Report, bake_rows, open
 from zero_kv._progress import BakeProgress, Display
@@ -21,6 +21,9 @@ def bake(
     types: Mapping[str, str] | None = None,
     cast: bool = False,
     keys: str = "auto",
+    ranges: Sequence[str] | Literal[True] | None = None,
+    cidr: str | Literal[True] | None = None,
+    overlaps: str | None = None,
     layout: str = "fast",
     duplicates: str = "error",
     base: str | os.PathLike[str] | None = None,
@@ -69,6 +72,15 @@ def bake(
     is rounded to the width of its column. An `int` can be the days of a date, or the units of a timestamp, since
     1970-01-01, and `str` can be the text of a date, a timestamp, or a decimal.
 
+    With `ranges` or `cidr`, the table has ranges, in which `cover` finds the one that contains a key. `ranges` are the
+    names of two columns, with the first and the last key of each range, and `cidr` is the name of a column with blocks
+    of addresses, such as `"192.0.2.0/24"` or `ipaddress.ip_network("192.0.2.0/24")`. `key` then names the columns of
+    the parts before them, which all keys of a range have in common, and `keys` is the type of the keys, by default `ip`
+    for blocks. For rows without columns, `ranges=True` takes keys that are tuples of these parts, the first, and the
+    last key, such as `{(1, 9): b"one"}`, and `cidr=True` takes blocks, such as `{"10.0.0.0/8": b"ten"}`. `overlaps` is the
+    policy for keys of several ranges: `"error"`, the default of `ranges`; `"first"` or `"last"`, the row that comes
+    first or last; or `"narrowest"`, the default of `cidr`. Adjacent ranges with equal values become one row.
+
     `layout` is `"fast"`, or `"compact"` for a smaller file, whose keys must be numbers.
 
     Rows may be in any order. `duplicates` is the policy for rows with equal keys: `"error"`, `"first"`, or `"last"`.
@@ -88,6 +100,9 @@ def bake(
     A server that serves `path` loads the new file automatically. Other threads run during a bake, and Ctrl-C stops it. A
     bake that fails or is stopped leaves no files behind.
 
+    Text that looks like IP addresses or UUIDs, and is baked as bytes, causes a `UserWarning`: pass `keys="ip"` or
+    `keys="uuid"`.
+
     Raises `BakeFailed` if the rows cannot be baked, and `TypeError` or `OverflowError` for an invalid key or value; the
     message has the number of the row, counted from 1. Also raises any exception that `rows` raises, and `OSError` if
     the file cannot be written.
@@ -96,7 +111,10 @@ def bake(
     1
     """
     schema_of_base = None if base is None else lambda: open(base, verify="touch").schema()
-    found = rows_of(rows, key, value, typed, types, schema_of_base)
+    form = _range_form(ranges, cidr, overlaps)
+    found = rows_of(rows, _key_columns(key, ranges, cidr), value, typed, types, schema_of_base)
+    if form is not None and form[0] == "ends" and ranges is not True:
+        found = found.without_last_part()
     if cast and found.columns is None:
         raise ValueError("cast is given, which converts the columns of a typed table: pass typed=True or types")
     display = Display(progress) if progress else None
@@ -106,6 +124,7 @@ def bake(
             found.pairs,
             os.fspath(path),
             found.key_type if keys == "auto" else keys,
+            form,
             layout,
             duplicates,
             None if base is None else os.fspath(base),
@@ -119,3 +138,30 @@ def bake(
         if display is not None:
             display.close(report is not None)
     return report
+
+
+def _range_form(ranges: Any, cidr: Any, overlaps: str | None) -> tuple[str, str] | None:
+    """Return how keys state ranges, and the policy for ranges that overlap. A table of single keys has none."""
+    if ranges is None and cidr is None:
+        if overlaps is not None:
+            raise ValueError("overlaps is given, which is a policy for ranges: pass ranges or cidr, too")
+        return None
+    if ranges is not None and cidr is not None:
+        raise ValueError("ranges and cidr are given, where one of them was expected: pass the one that the rows have")
+    if cidr is not None:
+        if cidr is not True and not isinstance(cidr, str):
+            raise TypeError(f"cidr is {cidr!r}, where the name of a column or True was expected")
+        return "blocks", overlaps or "narrowest"
+    if ranges is not True and (isinstance(ranges, str) or len(ranges) != 2):
+        expected = 'two names of columns, such as ("start", "end"), or True was expected'
+        raise ValueError(f"ranges is {ranges!r}, where {expected}")
+    return "ends", overlaps or "error"
+
+
+def _key_columns(key: str | Sequence[str] | None, ranges: Any, cidr: Any) -> str | Sequence[str] | None:
+    """Return the columns of the parts of keys, followed by those of ranges."""
+    last = [] if ranges is None or ranges is True else list(ranges)
+    last += [] if cidr is None or cidr is True else [cidr]
+    if not last:
+        return key
+    return [*([key] if isinstance(key, str) else key or []), *last]

@@ -760,6 +760,7 @@ def bake_rows(
     rows: Iterator[Any],
     path: str,
     keys: str,
+    ranges: tuple[str, str] | None,
     layout: str,
     duplicates: str,
     base: str | None,

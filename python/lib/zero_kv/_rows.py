@@ -7,7 +7,7 @@ import decimal
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zero_kv._arrays import is_masked
@@ -29,7 +29,7 @@ from zero_kv._typed_rows import (
 _VALUE = "value"
 """The name of the column of rows without column names."""
 _UNTYPED = ("text", "bytes")
-_OBJECT_KEYS = {"IPv4Address": "ip", "IPv6Address": "ip", "UUID": "uuid"}
+_OBJECT_KEYS = {"IPv4Address": "ip", "IPv6Address": "ip", "IPv4Network": "ip", "IPv6Network": "ip", "UUID": "uuid"}
 """The key types of objects, by the names of their classes."""
 _NUMPY_KINDS = {
     "bool": "bool",
@@ -58,6 +58,12 @@ class Rows:
     """The name of the key's column, or the names of the columns of its parts, with commas between them."""
     key_type: str = "auto"
     """The type of the keys. A part is `auto` if the first row decides about it."""
+
+    def without_last_part(self) -> Rows:
+        """Return the same rows, for keys that end with the last key of a range, which is no part of the keys."""
+        name = None if self.key_name is None else self.key_name.rpartition(",")[0]
+        # For rows without columns, `auto` stands for all parts.
+        return replace(self, key_name=name, key_type=self.key_type.rpartition(",")[0] or self.key_type)
 
 
 def rows_of(
@@ -113,7 +119,7 @@ def _rows_of_columns(
         if key is not None and types is None or value is not None:
             raise TypeError(
                 f"key and value name columns, which an object of type {type(rows).__name__} does not have: leave them out, "
-                "or pass a DataFrame"
+                "pass True if they are ranges or cidr, or pass a DataFrame"
             )
         return _pair_rows(rows, key, typed, types, base_schema)
     if wanted is None and not typed and types is None:

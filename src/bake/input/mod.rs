@@ -532,38 +532,46 @@ fn files(pattern: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Receives consecutive rows from the caller of [`Input::rows`](crate::bake::Input::rows).
 pub struct RowPiece {
-    /// The bytes of all keys and values.
+    /// The bytes of all rows: the key, the end of the range if there is one, and the value.
     bytes: Vec<u8>,
-    /// For each row, the offsets in `bytes` at which the key and the value end.
-    ends: Vec<(usize, usize)>,
+    /// For each row, the offsets in `bytes` at which the key, the end of the range, and the value end.
+    offsets: Vec<[usize; 3]>,
     wanted_bytes: usize,
 }
 
 impl RowPiece {
     pub(in crate::bake) fn new(mut buffer: Vec<u8>, wanted_bytes: usize) -> Self {
         buffer.clear();
-        RowPiece { bytes: buffer, ends: Vec::new(), wanted_bytes }
+        RowPiece { bytes: buffer, offsets: Vec::new(), wanted_bytes }
     }
 
     /// Adds a row. A number is stored as decimal text. The bake checks keys and values later.
     pub fn push<'k>(&mut self, key: impl Into<Key<'k>>, value: impl AsRef<[u8]>) {
-        match key.into() {
+        self.push_range(key, b"", value);
+    }
+
+    /// Adds a row of a table of ranges. `start` is the first key of the range, and `end` is the written form of the
+    /// last key: in a table with composite keys, of its last part.
+    pub fn push_range<'k>(&mut self, start: impl Into<Key<'k>>, end: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        match start.into() {
             Key::U64(key) => self.bytes.extend_from_slice(itoa::Buffer::new().format(key).as_bytes()),
             Key::Bytes(key) => self.bytes.extend_from_slice(key),
         }
         let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(end.as_ref());
+        let range_end = self.bytes.len();
         self.bytes.extend_from_slice(value.as_ref());
-        self.ends.push((key_end, self.bytes.len()));
+        self.offsets.push([key_end, range_end, self.bytes.len()]);
     }
 
     /// Returns the number of rows.
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.offsets.len()
     }
 
     /// Returns whether the piece has no rows.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.offsets.is_empty()
     }
 
     /// Returns whether the piece has reached the recommended size. A full piece still accepts rows, but then takes more
@@ -574,26 +582,27 @@ impl RowPiece {
 
     /// Returns the approximate memory that the rows take.
     pub(in crate::bake) fn len_bytes(&self) -> usize {
-        self.bytes.len() + size_of_val(&self.ends[..])
+        self.bytes.len() + size_of_val(&self.offsets[..])
     }
 
     pub(in crate::bake) fn content_len_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Returns the key and the value of each row.
-    pub(in crate::bake) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let starts = std::iter::once(0).chain(self.ends.iter().map(|(_, value_end)| *value_end));
-        starts
-            .zip(&self.ends)
-            .map(|(start, &(key_end, value_end))| (&self.bytes[start..key_end], &self.bytes[key_end..value_end]))
+    /// Returns the key, the end of the range, and the value of each row. Without a range, the end is empty.
+    pub(in crate::bake) fn iter(&self) -> impl Iterator<Item = [&[u8]; 3]> {
+        let starts = std::iter::once(0).chain(self.offsets.iter().map(|[.., value_end]| *value_end));
+        starts.zip(&self.offsets).map(|(start, &[key_end, range_end, value_end])| {
+            [&self.bytes[start..key_end], &self.bytes[key_end..range_end], &self.bytes[range_end..value_end]]
+        })
     }
 
     /// Adds the rows to a digest. The lengths of keys and values are part of the digest, so that the digest depends on
     /// where each key and each value ends.
     pub(in crate::bake) fn digest_into(&self, hasher: &mut XxHash3_128) {
-        for (key, value) in self.iter() {
-            for bytes in [key, value] {
+        for [key, end, value] in self.iter() {
+            let end = (!end.is_empty()).then_some(end);
+            for bytes in [key].into_iter().chain(end).chain([value]) {
                 hasher.write(&(bytes.len() as u64).to_le_bytes());
                 hasher.write(bytes);
             }

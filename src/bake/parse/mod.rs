@@ -142,14 +142,14 @@ struct MemoryPiece {
 
 impl ParsePiece for MemoryPiece {
     fn parse(&mut self, filler: &mut Filler<'_>) -> Result<(), BakeError> {
-        for (line, (key, value)) in (self.first_line..).zip(self.rows.iter()) {
+        for (line, [key, end, value]) in (self.first_line..).zip(self.rows.iter()) {
             if let Some(schema) = &self.schema
                 && let Err(fault) = RowBuilder::check(schema, value)
             {
                 filler.bad(line, fault, b"")?;
                 continue;
             }
-            filler.row(&InputRow { line, key, end: None, value, delete: None, text: b"" })?;
+            filler.row(&InputRow { line, key, end: Some(end), value, delete: None, text: b"" })?;
         }
         Ok(())
     }

@@ -7,9 +7,11 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use super::Bench;
-use crate::bake::{BakeError, Column, Duplicates, Keys, Options, Overlaps, RangeEnds, RowFault, ValueSpec};
+use crate::bake::{
+    BakeError, Column, Duplicates, Input, Keys, Options, Overlaps, RangeEnds, RowFault, ValueSpec, bake_within,
+};
 use crate::format::key_type::KeyType;
-use crate::{Lookup, Store};
+use crate::{Key, Lookup, Store};
 
 /// A start, an end, and a value, in their written forms.
 type Rows = Vec<(String, String, String)>;
@@ -412,4 +414,41 @@ fn ranges_inside_each_other_must_fit_into_memory() {
     // Ranges beside each other are not in memory at once.
     let beside: String = (0..600).map(|i| format!("{i},{i},{i}{value}\n")).collect();
     assert_eq!(baked(&bench, &beside, &options).unwrap().len(), 600);
+}
+
+#[test]
+fn ranges_in_memory_give_the_same_file_as_ranges_in_text() {
+    let bench = Bench::tight(2);
+    let bake_memory = |rows: &[(&str, &str, &str)], options: &Options| {
+        let mut rows = rows.iter();
+        let input = Input::rows("rows", |piece| {
+            for (start, end, value) in rows.by_ref().take(2) {
+                piece.push_range(Key::Bytes(start.as_bytes()), end, value);
+            }
+            Ok(())
+        });
+        bake_within(bench.budget.clone(), vec![input], &bench.path("new.db"), options, &mut |_| ())
+    };
+    for (keys, rows) in [
+        ("u64", [("5", "9", "a"), ("1", "4", "a"), ("10", "10", "b")]),
+        ("ip", [("10.0.0.0", "10.0.0.9", "a"), ("::1", "::2", "b"), ("10.0.0.10", "10.1.0.0", "a")]),
+        (
+            "bytes,date",
+            [
+                ("u,2026-01-01", "2026-01-09", "a"),
+                ("v,2026-01-02", "2026-01-03", "a"),
+                ("t,0001-01-01", "0001-01-02", "b"),
+            ],
+        ),
+    ] {
+        let options = two_columns(keys, Overlaps::Error);
+        let text: String = rows.iter().map(|(start, end, value)| format!("\"{start}\",{end},{value}\n")).collect();
+        let expected = baked(&bench, &text, &options).unwrap();
+        let bytes = bench.bytes("new.db");
+        bake_memory(&rows, &Options { key: None, value: ValueSpec::Unnamed, ..options.clone() }).unwrap();
+        assert!(bench.bytes("new.db") == bytes, "{keys}: {:?} instead of {expected:?}", read(&bench));
+    }
+    let options = two_columns("u64", Overlaps::Error);
+    let found = bake_memory(&[("1", "2", "a"), ("5", "", "b")], &options).unwrap_err().to_string();
+    assert!(found.starts_with("rows:2: the end of the range: \"\" is not a number"), "{found}");
 }
