@@ -4,8 +4,9 @@
 
 All ways look up the same random keys, which are all in the table. The ways take turns in each round, and the result is
 the best round of each way. Ways with hot keys look up 1,000 of these keys again and again, from the cache of the client
-if it has one. The time includes the whole call in Python and creating the objects of the values. The
-lookups run in one thread of one process, and servers run in other processes.
+if it has one. The cache of redis-py accepts only Redis as the server. If coredis is installed, its cache is measured
+with both servers. The time includes the whole call in Python and creating the objects of the values. The lookups run in
+one thread of one process, and servers run in other processes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import anyio.from_thread
 import lmdb
 import numpy
 import pyarrow
@@ -152,6 +154,7 @@ def zero_kv_ways(stack: ExitStack, folder: pathlib.Path, rows: dict[int, bytes],
         "Client with a cache: get_many of 256, 1,000 hot keys": hot(batches(cached.get_many), 100_000),
         "AsyncClient with a cache: get, 1,000 hot keys": hot(awaited(cached_aio, loop, 1), 100_000),
         **redis_ways("kv_store", path, str),
+        **coredis_ways(stack, "kv_store", path),
     }
 
 
@@ -171,6 +174,35 @@ def redis_ways(server: str, path: str, name: Callable[[int], str]) -> dict[str, 
     }
 
 
+def coredis_ways(stack: ExitStack, server: str, path: str) -> dict[str, Way]:
+    """Return the ways of coredis, which is a Redis client whose cache also accepts a server other than Redis."""
+    try:
+        import coredis
+        from coredis.patterns.cache import LRUCache
+    except ImportError:
+        return {}
+    portal = stack.enter_context(anyio.from_thread.start_blocking_portal())
+
+    def connect(cache: Any) -> Any:
+        return stack.enter_context(portal.wrap_async_context_manager(coredis.Redis(unix_socket_path=path, cache=cache)))
+
+    def ask(client: Any) -> Way:
+        async def get_each(keys: list[int]) -> None:
+            for key in keys:
+                await client.get(str(key))
+
+        def ask(keys: list[int]) -> int:
+            portal.call(get_each, keys)
+            return len(keys)
+
+        return hot(ask, 20_000)
+
+    return {
+        f"coredis to {server}: get, 1,000 hot keys": ask(connect(None)),
+        f"coredis to {server}, cache: get, 1,000 hot keys": ask(connect(LRUCache())),
+    }
+
+
 def redis_server_ways(stack: ExitStack, folder: pathlib.Path, rows: dict[int, bytes]) -> dict[str, Way]:
     program = shutil.which("redis-server")
     if program is None:
@@ -181,7 +213,7 @@ def redis_server_ways(stack: ExitStack, folder: pathlib.Path, rows: dict[int, by
     client.mset({str(key): value for key, value in rows.items()})
     # The cache of redis-py accepts only Redis as the server.
     cached = redis.Redis(unix_socket_path=path, protocol=3, cache_config=CacheConfig())
-    return redis_ways("redis-server", path, str) | {
+    return redis_ways("redis-server", path, str) | coredis_ways(stack, "redis-server", path) | {
         "redis-py to redis-server, cache_config: get, 1,000 hot keys": hot(each(lambda key: cached.get(str(key))), 20_000),
         "redis-py to redis-server, cache_config: mget of 256, 1,000 hot keys": hot(
             batches(lambda keys: cached.mget([str(key) for key in keys])), 20_000

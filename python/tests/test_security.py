@@ -16,7 +16,7 @@ import uvloop
 
 import zero_kv
 from conftest import ROWS
-from support import Server, serving
+from support import Server, serving, wait_until
 
 PASSWORD = "5up3r-secret"
 
@@ -128,6 +128,49 @@ def test_errors_say_what_failed(scene: Scene, get: Callable[..., Any], monkeypat
         get(address, 6, passwort=PASSWORD)
     with pytest.raises(ValueError, match="over TCP"):
         get(address, 6, server_user="root", **login, **trusted)
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+def test_cached_values_are_forgotten_when_permissions_change(kind: str, scene: Scene) -> None:
+    users = scene.folder / "users.acl"
+
+    def permit(digit: str) -> None:
+        new = scene.folder / "new.acl"
+        new.write_text(users.read_text().replace("~2* ", f"~{digit}* ").replace("~6* ", f"~{digit}* "))
+        new.rename(users)
+
+    def requests() -> int:
+        with zero_kv.Client(scene.server.path) as client:
+            return int(client.info()["requests_get"])
+
+    loop = asyncio.new_event_loop()
+    make: Any = zero_kv.Client if kind == "blocking" else zero_kv.AsyncClient
+    client = make(scene.address("b@"), password="any", ca_file=scene.ca, cache=1 << 20)
+
+    def get(key: int) -> bytes | None:
+        found: bytes | None = client.get(key) if kind == "blocking" else loop.run_until_complete(client.get(key))
+        return found
+
+    def is_permitted(key: int) -> bool:
+        try:
+            return get(key) == ROWS[key]
+        except zero_kv.NotPermitted:
+            return False
+
+    try:
+        for permitted, refused in [(24, 6), (6, 24), (24, 6)]:
+            permit(str(permitted)[0])
+            wait_until(lambda: is_permitted(permitted))
+            assert is_permitted(permitted)
+            before = requests()
+            assert all(is_permitted(permitted) for _ in range(3)) and requests() == before
+            assert not any(is_permitted(refused) for _ in range(3))
+    finally:
+        if kind == "asyncio":
+            loop.run_until_complete(client.close())
+        else:
+            client.close()
+        loop.close()
 
 
 def test_a_client_over_tls_can_be_pickled_and_reconnects(scene: Scene) -> None:

@@ -24,19 +24,31 @@ const USERS: &str = "user default off\n\
     user b on #d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa ~1* +@read\n";
 
 /// A server with users.
-struct Scene {
-    table: Table,
+pub(super) struct Scene {
+    pub(super) table: Table,
     files: TlsFiles,
-    server: Server,
+    pub(super) server: Server,
 }
 
 impl Scene {
-    fn new() -> Scene {
+    pub(super) fn new() -> Scene {
         let (table, authority) = (Table::of_rows(100), Authority::new());
         let files = TlsFiles::write(table.folder.path(), &authority, &authority.issue());
         std::fs::write(table.folder.path().join("users.acl"), USERS).unwrap();
         let server = Scene::serve(&table, &files, "127.0.0.1:0");
         Scene { table, files, server }
+    }
+
+    /// Replaces the users file by one in which the user `b` may read only the keys that start with a digit, or does not
+    /// exist.
+    pub(super) fn permit(&self, digit: Option<u64>) {
+        let new = self.table.folder.path().join("new.acl");
+        let users = match digit {
+            Some(digit) => USERS.replace("~1*", &format!("~{digit}*")),
+            None => USERS.lines().filter(|line| !line.starts_with("user b")).map(|line| format!("{line}\n")).collect(),
+        };
+        std::fs::write(&new, users).unwrap();
+        std::fs::rename(new, self.table.folder.path().join("users.acl")).unwrap();
     }
 
     fn serve(table: &Table, files: &TlsFiles, tls: &str) -> Server {
@@ -45,7 +57,7 @@ impl Scene {
         table.serve_with(&[&["--tls", tls, "--users", users.to_str().unwrap()], &rest[..]].concat())
     }
 
-    fn address(&self, user: &str) -> String {
+    pub(super) fn address(&self, user: &str) -> String {
         format!("zkv+tls://{user}localhost:{}", self.server.tls().port())
     }
 
@@ -55,7 +67,7 @@ impl Scene {
         path
     }
 
-    fn options(&self, login: Login) -> Options {
+    pub(super) fn options(&self, login: Login) -> Options {
         let tls = TlsOptions { ca_file: Some(self.files.ca.clone()), ..TlsOptions::default() };
         Options { login: Some(login), tls, ..Options::default() }
     }
