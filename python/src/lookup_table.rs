@@ -554,24 +554,7 @@ impl LookupTable {
         out: Option<Bound<'py, PyAny>>,
         format: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let wanted = Wanted { fill: fill.as_ref(), out: out.as_ref(), format };
-        let look_up = |names: Option<&[&str]>, use_rows: columns::UseOfRows<'_, '_>| {
-            let keys = slf.get().repeatable_keys(keys)?;
-            slf.get().call(py, |call| {
-                let keys = call.bound_keys(&keys)?;
-                match &call.source {
-                    CallSource::Local(table) => {
-                        look_up_in_table(py, table.clone(), &keys, Found::Rows, names, use_rows)
-                    }
-                    CallSource::Remote(calls) => {
-                        let rows = call_with_keys(calls, py, &keys, |client, keys| client.columns(keys, names))?;
-                        use_rows.call(py, &rows)
-                    }
-                }
-            })
-        };
-        columns::columns(slf.as_any(), "columns", keys, columns.as_ref(), &wanted, look_up)
+        columns_of(slf, ColumnsOf::Found(Found::Rows), keys, (columns, None, fill, out, format))
     }
 
     /// Return the columns of a typed table, or `None` if the table's values are bytes.
@@ -765,7 +748,7 @@ impl LookupTable {
         out: Option<Bound<'py, PyAny>>,
         format: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        neighbor_columns(slf, keys, (columns, limit, fill, out, format, true))
+        columns_of(slf, ColumnsOf::Nearest(Neighbor::Floor), keys, (columns, limit, fill, out, format))
     }
 
     /// Return some columns of the rows that `ceiling` finds for many keys: see `floor_columns`. The row of a key is
@@ -780,7 +763,7 @@ impl LookupTable {
         out: Option<Bound<'py, PyAny>>,
         format: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        neighbor_columns(slf, keys, (columns, limit, fill, out, format, false))
+        columns_of(slf, ColumnsOf::Nearest(Neighbor::Ceiling), keys, (columns, limit, fill, out, format))
     }
 
     /// Return some columns of the ranges that contain many keys, in the order of the keys. A key that no range
@@ -796,30 +779,7 @@ impl LookupTable {
         out: Option<Bound<'py, PyAny>>,
         format: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let wanted = Wanted { fill: fill.as_ref(), out: out.as_ref(), format };
-        let look_up = |names: Option<&[&str]>, use_rows: columns::UseOfRows<'_, '_>| {
-            let keys = slf.get().repeatable_keys(keys)?;
-            slf.get().call(py, |call| {
-                let keys = call.bound_keys(&keys)?;
-                match &call.source {
-                    CallSource::Local(table) => {
-                        look_up_in_table(py, table.clone(), &keys, Found::Ranges, names, use_rows)
-                    }
-                    CallSource::Remote(_) => {
-                        let ranges = call.find_ranges(py, &keys)?;
-                        let schema = match ranges.schemas.common(&ranges.values)? {
-                            Some(schema) => schema,
-                            None => slf.get().typed_schema(py)?,
-                        };
-                        let rows = ranges.values.slices().into_iter().map(|row| row.map(<[u8]>::to_vec)).collect();
-                        let projection = columns::projection(&schema, names)?;
-                        use_rows.call(py, &ReceivedRows::new(schema, projection, rows)?)
-                    }
-                }
-            })
-        };
-        columns::columns(slf.as_any(), "cover_columns", keys, columns.as_ref(), &wanted, look_up)
+        columns_of(slf, ColumnsOf::Found(Found::Ranges), keys, (columns, None, fill, out, format))
     }
 
     /// Return the row with the smallest key.
@@ -950,25 +910,65 @@ impl LookupTable {
     }
 }
 
-/// The arguments of `floor_columns` after the keys, and whether it is that method.
-type NeighborArguments<'a, 'py> = (
+/// The rows whose columns a method returns.
+#[derive(Clone, Copy)]
+enum ColumnsOf {
+    Found(Found),
+    Nearest(Neighbor),
+}
+
+/// The arguments of the methods that return columns, after the keys: `columns`, `limit`, `fill`, `out`, and `format`.
+type ColumnArguments<'a, 'py> = (
     Option<Bound<'py, PyAny>>,
     Option<Bound<'py, PyAny>>,
     Option<Bound<'py, PyAny>>,
     Option<Bound<'py, PyAny>>,
     &'a str,
-    bool,
 );
 
-/// Implements `floor_columns` and `ceiling_columns`.
-fn neighbor_columns<'py>(
+/// Implements the methods that return columns.
+fn columns_of<'py>(
     table: &Bound<'py, LookupTable>,
+    rows: ColumnsOf,
     keys: &Bound<'py, PyAny>,
-    (columns, limit, fill, out, format, is_floor): NeighborArguments<'_, 'py>,
+    (columns, limit, fill, out, format): ColumnArguments<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    Wanted { fill: fill.as_ref(), out: out.as_ref(), format }.check()?;
-    let function = table.py().import("zero_kv._columns")?.getattr("neighbor_columns")?;
-    function.call1((table, keys, columns, limit, fill, out, format, is_floor))
+    let py = table.py();
+    let wanted = Wanted { fill: fill.as_ref(), out: out.as_ref(), format };
+    let found = match rows {
+        ColumnsOf::Found(found) => found,
+        ColumnsOf::Nearest(neighbor) => {
+            wanted.check()?;
+            let is_floor = matches!(neighbor, Neighbor::Floor);
+            let function = py.import("zero_kv._columns")?.getattr("neighbor_columns")?;
+            return function.call1((table, keys, columns, limit, fill, out, format, is_floor));
+        }
+    };
+    let look_up = |names: Option<&[&str]>, use_rows: columns::UseOfRows<'_, '_>| {
+        let keys = table.get().repeatable_keys(keys)?;
+        table.get().call(py, |call| {
+            let keys = call.bound_keys(&keys)?;
+            match (&call.source, found) {
+                (CallSource::Local(version), _) => look_up_in_table(py, version.clone(), &keys, found, names, use_rows),
+                (CallSource::Remote(calls), Found::Rows) => {
+                    let rows = call_with_keys(calls, py, &keys, |client, keys| client.columns(keys, names))?;
+                    use_rows.call(py, &rows)
+                }
+                (CallSource::Remote(_), Found::Ranges) => {
+                    let ranges = call.find_ranges(py, &keys)?;
+                    let schema = match ranges.schemas.common(&ranges.values)? {
+                        Some(schema) => schema,
+                        None => table.get().typed_schema(py)?,
+                    };
+                    let rows = ranges.values.slices().into_iter().map(|row| row.map(<[u8]>::to_vec)).collect();
+                    let projection = columns::projection(&schema, names)?;
+                    use_rows.call(py, &ReceivedRows::new(schema, projection, rows)?)
+                }
+            }
+        })
+    };
+    let method = if found == Found::Rows { "columns" } else { "cover_columns" };
+    columns::columns(table.as_any(), method, keys, columns.as_ref(), &wanted, look_up)
 }
 
 fn not_typed() -> PyErr {

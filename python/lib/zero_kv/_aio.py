@@ -163,14 +163,12 @@ class AsyncClient:
     ) -> Any:
         if isinstance(columns, str):
             raise TypeError("columns is a str, where a list of names was expected: put the name in a list")
-        columns = None if columns is None else list(columns)
-        keys, until = _repeatable(keys), self._until()
 
-        async def find(key_type: str) -> tuple[ReceivedRows, Any]:
+        async def find(keys: Any, columns: Any, key_type: str, until: float | None) -> tuple[Any, Any]:
             present, valid = present_of_type(keys, key_type)
             return await self._rows_of(present, columns, key_type, until), valid
 
-        rows, valid = await self._typed(find, until)
+        rows, valid = await self._columns(find, keys, columns, (fill, out, format))
         return with_null_keys(valid, rows.columns, fill, out, format)
 
     async def floor_columns(
@@ -206,11 +204,9 @@ class AsyncClient:
         result: tuple[Any, Any, str],
         is_floor: bool,
     ) -> Any:
-        check_result(*result)
-        keys, columns, limit = _repeatable(keys), _repeatable(columns), _repeatable(limit)
-        until = self._until()
+        limit = _repeatable(limit)
 
-        async def find(key_type: str) -> Any:
+        async def find(keys: Any, columns: Any, key_type: str, until: float | None) -> Any:
             present, valid = present_of_type(keys, key_type)
             selection = neighbor_selection(valid, columns, limit, is_floor, result[2])
             rows, schema = await self._with_schema(request(key_type, present), until)
@@ -218,7 +214,7 @@ class AsyncClient:
                 raise self._not_typed()
             return received_neighbor_columns(key_type, schema, present, rows, selection)
 
-        return neighbor_result(await self._typed(find, until), *result)
+        return neighbor_result(await self._columns(find, keys, columns, result), *result)
 
     async def cover_columns(
         self,
@@ -229,19 +225,27 @@ class AsyncClient:
         out: Any = None,
         format: Literal["numpy", "arrow", "pandas", "polars"] = "numpy",
     ) -> Any:
-        check_result(fill, out, format)
-        keys, valid = _repeatable(keys), None
-
-        def requests(key_type: str) -> list[Request]:
-            nonlocal valid
+        async def find(keys: Any, columns: Any, key_type: str, until: float | None) -> tuple[ReceivedRows, Any]:
             present, valid = present_of_type(keys, key_type)
-            return Request.cover_many(key_type, present)
+            ranges, schema = await self._with_schema(Request.cover_many(key_type, present), until)
+            if schema is None:
+                raise self._not_typed()
+            return received_rows(schema, [None if found is None else found[2] for found in ranges], columns), valid
 
-        ranges, schema, _ = await self._found_with_schema(requests)
-        if schema is None:
-            raise self._not_typed()
-        rows = received_rows(schema, [None if found is None else found[2] for found in ranges], columns)
+        rows, valid = await self._columns(find, keys, columns, (fill, out, format))
         return with_null_keys(valid, rows.columns, fill, out, format)
+
+    async def _columns(
+        self,
+        find: Callable[[Any, Any, str, float | None], Awaitable[_T]],
+        keys: Any,
+        columns: Iterable[str] | None,
+        result: tuple[Any, Any, str],
+    ) -> _T:
+        """Check the arguments of a method that returns columns, and find its rows with keys of the table's type."""
+        check_result(*result)
+        keys, columns, until = _repeatable(keys), _repeatable(columns), self._until()
+        return await self._typed(lambda key_type: find(keys, columns, key_type, until), until)
 
     def _not_typed(self) -> NotTyped:
         return NotTyped(f"{self._address}: the table has no schema: bake it with types, or request whole values")
