@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyString, PyTuple};
 use zero_kv::Key;
 use zero_kv::client::OwnedKey;
+use zero_kv::format::key_type::FIXED_KEY_LEN_BYTES;
 
 use crate::array_nulls::ArrayNulls;
 use crate::convert::{any_key_from, checked_key, is_key_len, possible_key, type_name};
@@ -31,6 +32,8 @@ pub(crate) enum KeyBatch<'py> {
         bytes: Vec<u8>,
         offsets: Vec<i64>,
     },
+    /// Concatenated keys of [`FIXED_KEY_LEN_BYTES`].
+    Fixed(Vec<u8>),
 }
 
 impl<'py> KeyBatch<'py> {
@@ -110,6 +113,7 @@ impl<'py> KeyBatch<'py> {
             KeyBatch::Numbers(numbers) => numbers.len(),
             KeyBatch::Objects(objects) => objects.len(),
             KeyBatch::Packed { offsets, .. } => offsets.len().saturating_sub(1),
+            KeyBatch::Fixed(bytes) => bytes.len() / FIXED_KEY_LEN_BYTES,
         }
     }
 
@@ -121,6 +125,7 @@ impl<'py> KeyBatch<'py> {
             KeyBatch::Packed { bytes, offsets } => {
                 (0..offsets.len().saturating_sub(1)).map(|position| slice_at(bytes, offsets, position)).collect()
             }
+            KeyBatch::Fixed(bytes) => Ok(bytes.chunks_exact(FIXED_KEY_LEN_BYTES).collect()),
         }
     }
 

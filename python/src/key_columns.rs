@@ -3,29 +3,26 @@
 //! In: what `lib/zero_kv/_keys.py` makes of arrays of NumPy, pandas, Polars, and pyarrow: buffers of numbers, of times,
 //! or of text, or a list of objects. Out: stored keys. A key in a buffer is not a Python object at any time.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
+use zero_kv::format::key_type::FIXED_KEY_LEN_BYTES;
 use zero_kv::{Key, KeyKind, KeyTextError, KeyType, KeyValue, PartType};
 
 use crate::convert::is_key_len;
 use crate::key_batch::{KeyBatch, PossibleKeys, SIGNALS_EVERY_KEYS, slice_at};
 use crate::typed_key::{Taken, text_exception, time_value, typed_key, value_from, written_value};
 
-const UUID_LEN_BYTES: usize = 16;
-
 /// Keys, or parts of composite keys.
 #[derive(Clone)]
 pub(crate) enum KeyColumn<'py> {
     Objects(Vec<Bound<'py, PyAny>>),
-    Unsigned {
-        numbers: Vec<u64>,
-        /// Whether the numbers have 32 bits, as IPv4 addresses do.
-        is_u32: bool,
-    },
+    Unsigned(Vec<u64>),
+    /// Numbers of 32 bits, which are IPv4 addresses in tables of addresses.
+    Short(Vec<u32>),
     Signed(Vec<i64>),
     /// Numbers of units since 1970.
     Times {
@@ -62,17 +59,19 @@ impl<'py> FromPyObject<'_, 'py> for KeyColumn<'py> {
         let name: String = item(0)?.extract()?;
         Ok(match &*name {
             "objects" => KeyColumn::Objects(item(1)?.cast::<PyList>()?.iter().collect()),
-            "unsigned" => {
-                KeyColumn::Unsigned { numbers: PyBuffer::get(&item(1)?)?.to_vec(py)?, is_u32: item(2)?.extract()? }
-            }
+            "unsigned" => KeyColumn::Unsigned(PyBuffer::get(&item(1)?)?.to_vec(py)?),
+            "short" => KeyColumn::Short(PyBuffer::get(&item(1)?)?.to_vec(py)?),
             "signed" => KeyColumn::Signed(PyBuffer::get(&item(1)?)?.to_vec(py)?),
             "times" => KeyColumn::Times {
                 counts: PyBuffer::get(&item(1)?)?.to_vec(py)?,
                 nanos_per_unit: item(2)?.extract::<i64>()?.into(),
             },
             "text" | "bytes" => {
-                let (offsets, data) = (PyBuffer::get(&item(1)?)?.to_vec(py)?, PyBuffer::get(&item(2)?)?.to_vec(py)?);
-                KeyColumn::Texts { data, offsets, is_bytes: name == "bytes" }
+                let offsets = match PyBuffer::<i32>::get(&item(1)?) {
+                    Ok(offsets) => offsets.to_vec(py)?.into_iter().map(i64::from).collect(),
+                    Err(_) => PyBuffer::get(&item(1)?)?.to_vec(py)?,
+                };
+                KeyColumn::Texts { data: PyBuffer::get(&item(2)?)?.to_vec(py)?, offsets, is_bytes: name == "bytes" }
             }
             "uuids" => KeyColumn::Uuids(PyBuffer::get(&item(1)?)?.to_vec(py)?),
             "fixed" | "padded" => KeyColumn::Fixed {
@@ -174,11 +173,12 @@ impl<'py> KeyColumn<'py> {
     fn len(&self) -> usize {
         match self {
             KeyColumn::Objects(objects) => objects.len(),
-            KeyColumn::Unsigned { numbers, .. } => numbers.len(),
+            KeyColumn::Unsigned(numbers) => numbers.len(),
+            KeyColumn::Short(numbers) => numbers.len(),
             KeyColumn::Signed(numbers) => numbers.len(),
             KeyColumn::Times { counts, .. } => counts.len(),
             KeyColumn::Texts { offsets, .. } => offsets.len().saturating_sub(1),
-            KeyColumn::Uuids(data) => data.len() / UUID_LEN_BYTES,
+            KeyColumn::Uuids(data) => data.len() / FIXED_KEY_LEN_BYTES,
             KeyColumn::Fixed { data, len_bytes, .. } => data.len() / len_bytes,
             KeyColumn::Parts(_, count) => *count,
         }
@@ -188,8 +188,8 @@ impl<'py> KeyColumn<'py> {
     fn name(&self) -> &'static str {
         match self {
             KeyColumn::Objects(_) => "objects",
-            KeyColumn::Unsigned { is_u32: true, .. } => "numbers of 32 bits",
-            KeyColumn::Unsigned { .. } | KeyColumn::Signed(_) => "numbers",
+            KeyColumn::Short(_) => "numbers of 32 bits",
+            KeyColumn::Unsigned(_) | KeyColumn::Signed(_) => "numbers",
             KeyColumn::Times { .. } => "dates or times",
             KeyColumn::Texts { is_bytes: true, .. } | KeyColumn::Fixed { .. } => "bytes",
             KeyColumn::Texts { .. } => "text",
@@ -214,7 +214,8 @@ impl<'py> KeyColumn<'py> {
     /// Returns the keys in a table of `u64` or `bytes`.
     fn plain(self, is_strict: bool) -> PyResult<PossibleKeys<'py>> {
         let batch = match self {
-            KeyColumn::Unsigned { numbers, .. } => KeyBatch::Numbers(numbers),
+            KeyColumn::Unsigned(numbers) => KeyBatch::Numbers(numbers),
+            KeyColumn::Short(numbers) => KeyBatch::Numbers(numbers.into_iter().map(u64::from).collect()),
             KeyColumn::Signed(numbers) => {
                 if !is_strict && numbers.iter().any(|number| *number < 0) {
                     let is_possible = numbers.iter().map(|number| *number >= 0).collect();
@@ -253,6 +254,11 @@ impl<'py> KeyColumn<'py> {
         is_strict: bool,
         taken: Taken,
     ) -> PyResult<PossibleKeys<'static>> {
+        if key_type == KeyType::of(PartType::Ip)
+            && let Some(addresses) = self.addresses(py)?
+        {
+            return Ok(KeyBatch::Fixed(addresses).into());
+        }
         let mut encoder = Encoder::new(key_type, self.len());
         let mut is_possible = Vec::new();
         for row in 0..self.len() {
@@ -271,6 +277,32 @@ impl<'py> KeyColumn<'py> {
             }
         }
         Ok(PossibleKeys::new(encoder.into_batch(), (!is_possible.is_empty()).then_some(is_possible)))
+    }
+
+    /// Returns the stored keys of addresses, without the steps that other keys need. Returns `None` if an element is no
+    /// address, or if the elements are neither text nor numbers of 32 bits.
+    fn addresses(&self, py: Python<'_>) -> PyResult<Option<Vec<u8>>> {
+        let mut keys = Vec::with_capacity(self.len() * FIXED_KEY_LEN_BYTES);
+        let mut push = |address: Ipv6Addr| keys.extend_from_slice(&address.octets());
+        match self {
+            KeyColumn::Short(numbers) => {
+                numbers.iter().for_each(|number| push(Ipv4Addr::from(*number).to_ipv6_mapped()));
+            }
+            KeyColumn::Texts { .. } => {
+                for row in 0..self.len() {
+                    if row % SIGNALS_EVERY_KEYS == SIGNALS_EVERY_KEYS - 1 {
+                        py.check_signals()?;
+                    }
+                    match PartType::Ip.parse(self.text(row)?) {
+                        Some(KeyValue::Ip(IpAddr::V4(address))) => push(address.to_ipv6_mapped()),
+                        Some(KeyValue::Ip(IpAddr::V6(address))) => push(address),
+                        _ => return Ok(None),
+                    }
+                }
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(keys))
     }
 
     /// Adds a key. Returns whether a table can have it.
@@ -336,13 +368,14 @@ impl<'py> KeyColumn<'py> {
         };
         let value = match (self, part) {
             (KeyColumn::Objects(objects), _) => return value_from(&objects[row], part, "the key", is_strict),
-            (KeyColumn::Unsigned { numbers, .. }, PartType::U64) => Ok(KeyValue::U64(numbers[row])),
-            (KeyColumn::Unsigned { numbers, .. }, PartType::I64) => {
+            (KeyColumn::Unsigned(numbers), PartType::U64) => Ok(KeyValue::U64(numbers[row])),
+            (KeyColumn::Short(numbers), PartType::U64 | PartType::I64) => Ok(KeyValue::U64(numbers[row].into())),
+            (KeyColumn::Unsigned(numbers), PartType::I64) => {
                 let number = numbers[row];
                 i64::try_from(number).map(KeyValue::I64).map_err(|_| beyond(number.to_string()))
             }
-            (KeyColumn::Unsigned { numbers, is_u32: true }, PartType::Ipv4 | PartType::Ip) => {
-                Ok(KeyValue::Ip(Ipv4Addr::from(numbers[row] as u32).into()))
+            (KeyColumn::Short(numbers), PartType::Ipv4 | PartType::Ip) => {
+                Ok(KeyValue::Ip(Ipv4Addr::from(numbers[row]).into()))
             }
             (KeyColumn::Signed(numbers), PartType::I64) => Ok(KeyValue::I64(numbers[row])),
             (KeyColumn::Signed(numbers), PartType::U64) => {
@@ -392,11 +425,11 @@ fn without_zeros<T: PartialEq + Default>(element: &[T]) -> &[T] {
     &element[..end]
 }
 
-fn uuid_at(data: &[u8], row: usize) -> &[u8; UUID_LEN_BYTES] {
-    data[row * UUID_LEN_BYTES..].first_chunk().expect("the caller counted the elements")
+fn uuid_at(data: &[u8], row: usize) -> &[u8; FIXED_KEY_LEN_BYTES] {
+    data[row * FIXED_KEY_LEN_BYTES..].first_chunk().expect("the caller counted the elements")
 }
 
-fn write_uuid(uuid: &[u8; UUID_LEN_BYTES], text: &mut Vec<u8>) {
+fn write_uuid(uuid: &[u8; FIXED_KEY_LEN_BYTES], text: &mut Vec<u8>) {
     KeyType::of(PartType::Uuid).write(Key::Bytes(uuid), text);
 }
 
@@ -435,8 +468,10 @@ impl Encoder {
             KeyKind::U64 => encoder.numbers.reserve(count),
             KeyKind::Bytes => {
                 encoder.bytes.reserve(count * key_type.fixed_len_bytes().unwrap_or_default());
-                encoder.offsets.reserve(count + 1);
-                encoder.offsets.push(0);
+                if key_type.fixed_len_bytes().is_none() {
+                    encoder.offsets.reserve(count + 1);
+                    encoder.offsets.push(0);
+                }
             }
         }
         encoder
@@ -469,6 +504,9 @@ impl Encoder {
     }
 
     fn end_key(&mut self) -> Result<(), KeyTextError> {
+        if self.key_type.fixed_len_bytes().is_some() {
+            return Ok(());
+        }
         let begin = self.offsets.last().map_or(0, |begin| *begin as usize);
         let len_bytes = self.bytes.len() - begin;
         if !is_key_len(len_bytes) {
@@ -482,6 +520,7 @@ impl Encoder {
     fn into_batch(self) -> KeyBatch<'static> {
         match self.key_type.kind() {
             KeyKind::U64 => KeyBatch::Numbers(self.numbers),
+            KeyKind::Bytes if self.key_type.fixed_len_bytes().is_some() => KeyBatch::Fixed(self.bytes),
             KeyKind::Bytes => KeyBatch::Packed { bytes: self.bytes, offsets: self.offsets },
         }
     }

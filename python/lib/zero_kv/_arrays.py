@@ -485,12 +485,21 @@ def key_buffers(keys: Any) -> tuple[Any, Any, Any]:
     if pyarrow.types.is_integer(keys.type):
         return array_bytes(keys.cast(pyarrow.uint64()), 1, 8, "Q"), None, None
     check_exact(keys)
-    keys = keys.cast(pyarrow.large_binary())
-    held = keys.buffers()[1]
-    held = held.slice(8 * keys.offset, 8 * (len(keys) + 1)) if held and len(keys) else bytes(8)
-    ends = memoryview(held).cast("q")
-    # If the array is a slice, its keys are only this part of the data.
-    return None, ends, memoryview(keys.buffers()[2] or b"").cast("B")[ends[0] : ends[-1]]
+    return None, *text_buffers(keys.cast(pyarrow.large_binary()))
+
+
+def text_buffers(array: Any) -> tuple[memoryview, memoryview]:
+    """Return the offsets, which have 32 or 64 bits, and the bytes of an Arrow array of text or bytes without nulls."""
+    from pyarrow import types
+
+    is_large = types.is_large_string(array.type) or types.is_large_binary(array.type)
+    offset_len_bytes = 8 if is_large else 4
+    held = array.buffers()[1]
+    if held and len(array):
+        held = held.slice(offset_len_bytes * array.offset, offset_len_bytes * (len(array) + 1))
+    ends = memoryview(held if held and len(array) else bytes(offset_len_bytes)).cast("q" if is_large else "i")
+    # If the array is a slice, its elements are only this part of the data.
+    return ends, memoryview(array.buffers()[2] or b"").cast("B")[ends[0] : ends[-1]]
 
 
 def _binary(count: int, parts: Any) -> Any:

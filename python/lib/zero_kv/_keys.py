@@ -15,15 +15,15 @@ from zero_kv._arrays import (
     is_pandas,
     is_plain,
     is_uuid,
-    key_buffers,
     plain,
     present_keys,
+    text_buffers,
     to_arrow,
 )
 from zero_kv._native import Keys
 
 KeyColumn = tuple[Any, ...]
-"""A name and what it has: `("objects", list)`, `("unsigned", numbers, has_32_bits)`, `("signed", numbers)`,
+"""A name and what it has: `("objects", list)`, `("unsigned", numbers)`, `("short", numbers)`, `("signed", numbers)`,
 `("times", counts, nanoseconds_per_unit)`, `("text", offsets, data)`, `("bytes", offsets, data)`, `("uuids", data)`,
 `("fixed", data, bytes_per_key)`, `("padded", data, bytes_per_key)`, `("characters", code_points, characters_per_key,
 array)`, or `("parts", columns, count)` for keys of several parts."""
@@ -112,8 +112,10 @@ def _of_numpy(keys: Any) -> KeyColumn:
     if keys.ndim != 1:
         raise ValueError(f"keys have {keys.ndim} dimensions, where 1 was expected")
     kind = keys.dtype.kind
+    if kind == "u" and keys.dtype.itemsize == 4:
+        return "short", numpy.ascontiguousarray(keys, numpy.uint32)
     if kind in "ub":
-        return "unsigned", numpy.ascontiguousarray(keys, numpy.uint64), keys.dtype.itemsize == 4
+        return "unsigned", numpy.ascontiguousarray(keys, numpy.uint64)
     if kind == "i":
         return "signed", numpy.ascontiguousarray(keys, numpy.int64)
     if kind == "M":
@@ -173,6 +175,5 @@ def _dense_of_arrow(keys: Any) -> KeyColumn:
     if types.is_fixed_size_binary(keys.type) and keys.type.byte_width:
         return "fixed", array_bytes(keys, 1, keys.type.byte_width, "B"), keys.type.byte_width
     if is_text or types.is_binary(keys.type) or types.is_large_binary(keys.type):
-        _, offsets, data = key_buffers(keys)
-        return "text" if is_text else "bytes", offsets, data
+        return "text" if is_text else "bytes", *text_buffers(keys)
     return "objects", keys.to_pylist()
