@@ -77,8 +77,8 @@ def bake(
     of addresses, such as `"192.0.2.0/24"` or `ipaddress.ip_network("192.0.2.0/24")`. `key` then names the columns of
     the parts before them, which all keys of a range have in common, and `keys` is the type of the keys, by default `ip`
     for blocks. For rows without columns, `ranges=True` takes keys that are tuples of these parts, the first, and the
-    last key, such as `{(1, 9): b"one"}`, and `cidr=True` takes blocks, such as `{"10.0.0.0/8": b"ten"}`. `overlaps` is the
-    policy for keys of several ranges: `"error"`, the default of `ranges`; `"first"` or `"last"`, the row that comes
+    last key, such as `{(1, 9): b"one"}`, and `cidr=True` takes blocks, such as `{"10.0.0.0/8": b"ten"}`. `overlaps` is
+    the policy for keys of several ranges: `"error"`, the default of `ranges`; `"first"` or `"last"`, the row that comes
     first or last; or `"narrowest"`, the default of `cidr`. Adjacent ranges with equal values become one row.
 
     `layout` is `"fast"`, or `"compact"` for a smaller file, whose keys must be numbers.
