@@ -129,9 +129,6 @@ pub enum BakeError {
     /// The layout is compact, but the keys are bytes.
     #[error("keys are {key_type}, where the compact layout requires numbers: choose the fast layout or another type")]
     CompactKeys { key_type: KeyType },
-    /// The layout is compact, but the rows are ranges.
-    #[error("the rows are ranges, where the compact layout requires single keys: choose the fast layout")]
-    CompactRanges,
     /// No input has a row from which the types of columns can be inferred.
     #[error("the inputs have no rows, from which the types of columns could be inferred: declare the types")]
     NoTypes,
@@ -322,7 +319,6 @@ impl BakeError {
             BakeError::SlotsKeysUnknown => &[Remedy::ChooseKeyKind],
             BakeError::RangeKeysUnknown | BakeError::RangeKeys { .. } => &[Remedy::ChooseKeyKind],
             BakeError::CompactKeys { .. } => &[Remedy::ChooseLayout, Remedy::ChooseKeyKind],
-            BakeError::CompactRanges => &[Remedy::ChooseLayout],
             BakeError::ShardCount { .. } | BakeError::ShardLen { .. } => &[Remedy::ChooseShards],
             BakeError::ShardSlot { .. } | BakeError::ShardsTooMany { .. } => &[Remedy::ChooseShards],
             BakeError::TooManyTables { .. } | BakeError::Memory { .. } | BakeError::NestedRanges { .. } => {

@@ -156,7 +156,7 @@ impl Finish<'_, '_> {
             spilled: std::mem::take(&mut gathered.spilled),
             last: gathered.last.take(),
         };
-        layout::check(context.options, parts.key_type, parts.has_ranges)?;
+        layout::check(context.options, parts.key_type)?;
         if let Some(stream) = gathered.stream.take().filter(|stream| !stream.is_empty()) {
             let (path, streamed) = (self.output_path().to_path_buf(), stream.finish()?);
             gathered.rows_streamed = streamed.records.row_count;
@@ -469,13 +469,16 @@ fn compare_with_store(
             context.check_canceled()?;
             progress(Progress::Compare { rows: row_number, rows_total: store.len() as u64 });
         }
-        if !matches!(found.next(), Some(Ok((key, value))) if (key, value) == (row.key, row.value)) {
+        let is_same = found
+            .next_record()
+            .is_some_and(|(record, _)| (record.row_key(), record.value()) == (row.row_key(), row.value));
+        if !is_same {
             return Err(BakeError::Compare { row: row_number });
         }
         row_number += 1;
         Ok(())
     })?;
-    if found.next().is_some() { Err(BakeError::Compare { row: row_number }) } else { Ok(()) }
+    if found.is_empty() { Ok(()) } else { Err(BakeError::Compare { row: row_number }) }
 }
 
 fn plan(layout: &Layout, budget: &Budget, cancel: &Cancel) -> Plan {

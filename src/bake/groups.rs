@@ -1,6 +1,6 @@
 //! Collects the groups of the compact layout while the values are written.
 //!
-//! In: the key and the length of the value of each row, in key order. Out: the groups in an unnamed temporary file,
+//! In: the key, the end of the range, and the length of the value of each row, in key order. Out: the groups in an unnamed temporary file,
 //! because they follow the values in the table's file, and the values have not ended yet.
 
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
 use crate::folder::unnamed_file_in;
-use crate::format::group::{GROUP_ROWS, Group, write_group};
+use crate::format::group::{GROUP_ROWS, Group, GroupRow, write_group};
 
 /// The number of bytes that are collected before they are written.
 const BUFFER_LEN_BYTES: usize = 256 << 10;
@@ -22,8 +22,10 @@ const BUFFER_LEN_BYTES: usize = 256 << 10;
 pub(super) struct GroupsWriter {
     file: File,
     folder: PathBuf,
-    /// The rows after the last complete group: the key and the length of the value of each.
-    rows: Vec<(u64, u64)>,
+    /// Whether the rows are ranges.
+    has_ranges: bool,
+    /// The rows after the last complete group.
+    rows: Vec<GroupRow>,
     /// The position of the first value of these rows.
     position: u64,
     /// Groups that are not in the file yet.
@@ -38,15 +40,17 @@ pub(super) struct WrittenGroups {
     file: Arc<File>,
     pub(super) folder: PathBuf,
     pub(super) len_bytes: u64,
+    has_ranges: bool,
     /// The checksum of all groups.
     sum: u64,
 }
 
 impl GroupsWriter {
-    pub(super) fn new(folder: &Path) -> io::Result<GroupsWriter> {
+    pub(super) fn new(folder: &Path, has_ranges: bool) -> io::Result<GroupsWriter> {
         Ok(GroupsWriter {
             file: unnamed_file_in(folder).map_err(|error| in_folder(folder, &error))?,
             folder: folder.to_path_buf(),
+            has_ranges,
             rows: Vec::with_capacity(GROUP_ROWS),
             position: 0,
             pending: Vec::with_capacity(BUFFER_LEN_BYTES),
@@ -55,17 +59,18 @@ impl GroupsWriter {
         })
     }
 
-    /// Adds a row. Its key must be greater than the keys of all earlier rows.
+    /// Adds a row. Its key must be greater than the keys and ends of all earlier rows. It must have an end in a table of
+    /// ranges, and no end in another table.
     #[inline]
-    pub(super) fn push(&mut self, key: u64, value_len_bytes: usize) -> io::Result<()> {
-        self.rows.push((key, value_len_bytes as u64));
+    pub(super) fn push(&mut self, row: GroupRow) -> io::Result<()> {
+        self.rows.push(row);
         if self.rows.len() == GROUP_ROWS { self.end_group() } else { Ok(()) }
     }
 
     #[inline(never)]
     fn end_group(&mut self) -> io::Result<()> {
         write_group(&self.rows, self.position, &mut self.pending);
-        self.position += self.rows.iter().map(|(_, len_bytes)| len_bytes).sum::<u64>();
+        self.position += self.rows.iter().map(|row| row.value_len_bytes).sum::<u64>();
         self.rows.clear();
         if self.pending.len() >= BUFFER_LEN_BYTES - (1 << 10) { self.flush() } else { Ok(()) }
     }
@@ -88,6 +93,7 @@ impl GroupsWriter {
             file: Arc::new(self.file),
             folder: self.folder,
             len_bytes: self.written_len_bytes,
+            has_ranges: self.has_ranges,
             sum: self.sum.finish(),
         })
     }
@@ -112,7 +118,7 @@ impl WrittenGroups {
             read_len_bytes += len_bytes as u64;
             let mut at = 0;
             while rows_left > 0
-                && let Some(group) = Group::at(&bytes, at, rows_left.min(GROUP_ROWS as u64) as usize)
+                && let Some(group) = Group::at(&bytes, at, rows_left.min(GROUP_ROWS as u64) as usize, self.has_ranges)
                 && at + group.len_bytes() <= bytes.len()
             {
                 take(&bytes[at..at + group.len_bytes()], group.key(0))?;
@@ -141,24 +147,26 @@ fn in_folder(folder: &Path, error: &io::Error) -> io::Error {
 mod tests {
     use super::*;
 
-    fn written(keys: &[u64]) -> (WrittenGroups, Vec<u8>) {
-        let mut groups = GroupsWriter::new(&std::env::temp_dir()).unwrap();
-        keys.iter().for_each(|key| groups.push(*key, (key % 50) as usize).unwrap());
+    fn written(keys: &[u64], has_ranges: bool) -> (WrittenGroups, Vec<u8>) {
+        let mut groups = GroupsWriter::new(&std::env::temp_dir(), has_ranges).unwrap();
+        let row = |key: &u64| GroupRow { key: *key, end: has_ranges.then_some(*key), value_len_bytes: key % 50 };
+        keys.iter().for_each(|key| groups.push(row(key)).unwrap());
         let mut position = 0;
         let mut expected = Vec::new();
         for rows in keys.chunks(GROUP_ROWS) {
-            let rows: Vec<(u64, u64)> = rows.iter().map(|key| (*key, key % 50)).collect();
+            let rows: Vec<GroupRow> = rows.iter().map(row).collect();
             write_group(&rows, position, &mut expected);
-            position += rows.iter().map(|row| row.1).sum::<u64>();
+            position += rows.iter().map(|row| row.value_len_bytes).sum::<u64>();
         }
         (groups.finish().unwrap(), expected)
     }
 
     #[test]
     fn groups_are_read_as_they_were_written() {
-        for count in [0, 1, 31, 32, 33, 100_000] {
+        let counts = [0, 1, 31, 32, 33, 100_000];
+        for (count, has_ranges) in counts.into_iter().flat_map(|count| [(count, false), (count, true)]) {
             let keys: Vec<u64> = (0..count).map(|key| key * key).collect();
-            let (groups, expected) = written(&keys);
+            let (groups, expected) = written(&keys, has_ranges);
             let (mut found, mut heads) = (Vec::new(), Vec::new());
             let each = groups.each(count, |bytes, head| {
                 found.extend_from_slice(bytes);
@@ -174,7 +182,7 @@ mod tests {
     #[test]
     fn a_change_of_the_temporary_file_is_an_error() {
         let keys: Vec<u64> = (0..10_000).map(|key| key << 20).collect();
-        let (groups, expected) = written(&keys);
+        let (groups, expected) = written(&keys, false);
         for at in (0..expected.len()).step_by(997) {
             groups.file.write_all_at(&[expected[at] ^ 1], at as u64).unwrap();
             let error = groups.each(10_000, |_, _| Ok::<_, io::Error>(())).unwrap_err();

@@ -245,7 +245,7 @@ fn bake_to(
     let options = &Options { keys, ..options.clone() };
     check_slots(options, output)?;
     check_ranges(options)?;
-    layout::check(options, options.keys.key_type(KeyKind::U64), options.ranges.is_some())?;
+    layout::check(options, options.keys.key_type(KeyKind::U64))?;
     let pool = budget.thread_pool()?;
     let of_base = |base: &OldTable| Some(Base { path: base.facts.path.clone(), schema: base.schema.clone()? });
     let typed = TypedPlan::new(options, base.as_ref().and_then(of_base));
@@ -394,7 +394,7 @@ fn merge_to(
     // A merge has no inputs with columns, so only whether there are ranges matters.
     let ranges = first.table.has_ranges.then_some(RangeEnds::Blocks);
     let options = &Options { keys: key_type.into(), ranges, ..options.clone() };
-    layout::check(options, key_type, options.ranges.is_some())?;
+    layout::check(options, key_type)?;
     check_slots(options, output)?;
     let pool = budget.thread_pool()?;
     let context = Context { options, typed: None, budget: &budget, pool: &pool };

@@ -110,7 +110,7 @@ pub struct Options {
     /// The policy for ranges that overlap, of inputs or of merged tables. Rows with equal ranges are duplicates: see
     /// [`Options::duplicates`]. A range of the base loses the keys that it shares with a range of an input.
     pub overlaps: Overlaps,
-    /// How the file stores rows. [`TableLayout::Compact`] requires numeric keys and rows that are no ranges.
+    /// How the file stores rows. [`TableLayout::Compact`] requires numeric keys.
     pub layout: TableLayout,
     /// The policy for rows that have the same key.
     pub duplicates: Duplicates,

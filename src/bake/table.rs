@@ -17,6 +17,7 @@ use super::groups::{GroupsWriter, WrittenGroups};
 use super::section::SectionWriter;
 use crate::format::FormatError;
 use crate::format::form::{RecordForm, RowKey};
+use crate::format::group::GroupRow;
 use crate::format::header::RECORDS_OFFSET_BYTES;
 use crate::format::key::Key;
 use crate::format::key_type::KeyType;
@@ -114,10 +115,10 @@ impl RecordsWriter {
         })
     }
 
-    /// Begins a table with the compact layout instead. Its keys must be numbers, and its rows no ranges. Its groups are
-    /// collected in a temporary file in `temp_dir`.
+    /// Begins a table with the compact layout instead. Its keys must be numbers. Its groups are collected in a temporary
+    /// file in `temp_dir`.
     pub(super) fn compact(self, temp_dir: &Path) -> io::Result<Self> {
-        let groups = Some(GroupsWriter::new(temp_dir)?);
+        let groups = Some(GroupsWriter::new(temp_dir, self.form.has_ends)?);
         Ok(RecordsWriter { groups, align_bytes: 1, len_max_bytes: RECORDS_LEN_MAX_BYTES, at_smaller: vec![], ..self })
     }
 
@@ -192,7 +193,8 @@ impl RecordsWriter {
             let error = FormatError::RecordsTooLong { len_max_bytes: self.len_max_bytes };
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
         }
-        groups.push(key, value.len())?;
+        let end = row_key.end.and_then(|end| end.as_u64());
+        groups.push(GroupRow { key, end, value_len_bytes: value.len() as u64 })?;
         self.section.push(value)?;
         self.row_count += 1;
         self.values_len_bytes += value.len() as u64;

@@ -482,10 +482,7 @@ impl Header {
     fn check_fields(&self) -> Result<(), FormatError> {
         expect("the block length", BLOCK_LEN_BYTES as u64, self.block_len_bytes.into())?;
         let flags = self.flags.get();
-        // Tables of ranges have the fast layout.
-        if flags & !(HAS_RANGES | IS_COMPACT) != 0 || flags == HAS_RANGES | IS_COMPACT {
-            return Err(field_error("the flags", flags & HAS_RANGES, flags));
-        }
+        expect("the flags", flags & (HAS_RANGES | IS_COMPACT), flags)?;
         for (i, entry) in self.sections.iter().enumerate() {
             expect("the kind of a section", u64::from(SectionKind::IN_ORDER[i] as u32), entry.kind.into())?;
             expect("a reserved field of a section", 0, entry.reserved.into())?;

@@ -130,8 +130,8 @@ impl<'a> Record<'a> {
 
     /// Returns the record of a row of the compact layout, which stores only the value.
     #[inline(always)]
-    pub(crate) fn of_value(key: Key<'a>, value: &'a [u8]) -> Record<'a> {
-        Record { row_key: key.into(), bytes: value, value_at_bytes: 0 }
+    pub(crate) fn of_value(row_key: RowKey<'a>, value: &'a [u8]) -> Record<'a> {
+        Record { row_key, bytes: value, value_at_bytes: 0 }
     }
 
     /// Returns the key.

@@ -1,8 +1,8 @@
 //! Checks the groups of a table with the compact layout.
 //!
 //! In: a table whose sections match their checksums. Out: the first row that no baker would have written. The groups
-//! must follow each other without gaps, and so must the values that they describe. Their keys must ascend, and each
-//! group must have the bytes that a baker writes for its rows.
+//! must follow each other without gaps, and so must the values that they describe. Their keys must ascend, their ranges
+//! must not overlap, and each group must have the bytes that a baker writes for its rows.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,8 +14,8 @@ use super::search::Found;
 use super::{Store, typed};
 use crate::Lookup;
 use crate::format::FormatError;
-use crate::format::group::{GROUP_ALIGN_BYTES, GROUP_ROWS, Group, group_count, write_group};
-use crate::format::key::Key;
+use crate::format::form::{RowKey, order_fault};
+use crate::format::group::{GROUP_ALIGN_BYTES, GROUP_ROWS, Group, GroupRow, group_count, write_group};
 use crate::format::record::{Record, VALUE_LEN_MAX_BYTES};
 
 /// Checks all groups and their values, and looks keys up.
@@ -86,7 +86,8 @@ struct GroupWalk<'s> {
     places: &'s [U32],
     /// Where the next group must begin.
     at: GroupStart,
-    last_key: Option<u64>,
+    /// The last row that was checked.
+    last: Option<RowKey<'static>>,
     /// The bytes that a baker writes for a group.
     expected: Vec<u8>,
 }
@@ -96,7 +97,7 @@ impl<'s> GroupWalk<'s> {
     fn begin(store: &'s Store, number: usize) -> Result<GroupWalk<'s>, FormatError> {
         let (groups, places) = (store.section(&store.layout.fences), typed(store.section(&store.layout.places)));
         let start = GroupStart { offset_bytes: 0, position: 0 };
-        let mut walk = GroupWalk { store, groups, places, at: start, last_key: None, expected: Vec::new() };
+        let mut walk = GroupWalk { store, groups, places, at: start, last: None, expected: Vec::new() };
         if number > 0 {
             walk.at.offset_bytes = walk.place(number).ok_or_else(|| wrong_group(number))?;
             walk.at.position = walk.group(number)?.position();
@@ -111,7 +112,8 @@ impl<'s> GroupWalk<'s> {
     /// Returns the group at the current position.
     fn group(&self, number: usize) -> Result<Group<'s>, FormatError> {
         let row_count = self.store.len().saturating_sub(number * GROUP_ROWS).min(GROUP_ROWS);
-        Group::at(self.groups, self.at.offset_bytes, row_count).ok_or_else(|| wrong_group(number))
+        let has_ranges = self.store.layout.dimensions.has_ranges;
+        Group::at(self.groups, self.at.offset_bytes, row_count, has_ranges).ok_or_else(|| wrong_group(number))
     }
 
     /// Checks a group, and moves to the next one.
@@ -120,20 +122,21 @@ impl<'s> GroupWalk<'s> {
             return Err(wrong_group(number));
         }
         let group = self.group(number)?;
-        let mut rows = [(0, 0); GROUP_ROWS];
+        let mut rows = [GroupRow { key: 0, end: None, value_len_bytes: 0 }; GROUP_ROWS];
         let mut next = self.at.position;
         for (i, row) in rows[..group.row_count()].iter_mut().enumerate() {
             let value = group.value(i).filter(|value| value.start == next);
             let len_bytes = value.map(|value| value.end - value.start);
-            let Some(len_bytes) = len_bytes.filter(|len_bytes| *len_bytes <= VALUE_LEN_MAX_BYTES as u64) else {
+            let Some(value_len_bytes) = len_bytes.filter(|len_bytes| *len_bytes <= VALUE_LEN_MAX_BYTES as u64) else {
                 return Err(fault(number, i, "the value is not where the preceding value ends"));
             };
-            *row = (group.key(i), len_bytes);
-            next += len_bytes;
-            if self.last_key.is_some_and(|last| last >= row.0) {
-                return Err(fault(number, i, "the key is not greater than the preceding key"));
+            next += value_len_bytes;
+            let row_key = group.row_key(i);
+            if let Some(order) = order_fault(self.last, row_key) {
+                return Err(fault(number, i, order.what()));
             }
-            self.last_key = Some(row.0);
+            self.last = Some(row_key);
+            *row = GroupRow { key: group.key(i), end: row_key.end.and_then(|end| end.as_u64()), value_len_bytes };
         }
         self.expected.clear();
         write_group(&rows[..group.row_count()], self.at.position, &mut self.expected);
@@ -157,8 +160,8 @@ impl<'s> GroupWalk<'s> {
         }
         let group = self.group(number)?;
         let is_next = self.place(number) == Some(self.at.offset_bytes) && group.position() == self.at.position;
-        let is_greater = self.last_key.is_none_or(|last| last < group.key(0));
-        if is_next && is_greater { Ok(()) } else { Err(wrong_group(number)) }
+        let is_in_order = order_fault(self.last, group.row_key(0)).is_none();
+        if is_next && is_in_order { Ok(()) } else { Err(wrong_group(number)) }
     }
 }
 
@@ -168,7 +171,7 @@ fn check_values(store: &Store, number: usize, group: &Group<'_>) -> Result<(), F
         let value = group.value(i).and_then(|value| store.records().get(value.start as usize..value.end as usize));
         let Some(value) = value else { return Err(fault(number, i, "the value is not inside the records")) };
         if let Some(schema) = &store.schema {
-            check_cells(schema, number * GROUP_ROWS + i, &Record::of_value(Key::U64(group.key(i)), value))?;
+            check_cells(schema, number * GROUP_ROWS + i, &Record::of_value(group.row_key(i), value))?;
         }
     }
     Ok(())

@@ -23,6 +23,7 @@ use super::{LookupError, Store, typed};
 use crate::Lookup;
 use crate::format::checksum::BLOCK_LEN_BYTES;
 use crate::format::fence::NODE_HEADS;
+use crate::format::form::RowKey;
 use crate::format::group::{GROUP_ALIGN_BYTES, GROUP_LEN_MIN_BYTES, GROUP_ROWS, Group};
 use crate::format::header::Layout;
 use crate::format::key::Key;
@@ -41,7 +42,8 @@ enum Wanted {
 }
 
 /// The state of a lookup after the third stage, as the number in [`Lane::at`]. In the state [`FOUND`], [`Lane::head`] is
-/// the row's key, and [`Lane::bound`] is the row's number.
+/// the row's key. If a row beside a position was wanted in a table of ranges, [`Lane::bound`] is the last key of the
+/// row's range.
 const FOUND: u64 = 0;
 const NO_ROW: u64 = 1;
 const DAMAGED: u64 = 2;
@@ -55,6 +57,8 @@ pub(super) struct Groups<'a> {
     places: &'a [U32],
     records: &'a [u8],
     row_count: usize,
+    /// Whether the rows are ranges.
+    has_ranges: bool,
     /// The epoch in which the lookups began.
     epoch: Epoch,
     /// Whether the groups, their places, and the tree were verified in this epoch.
@@ -84,6 +88,7 @@ impl Store {
             places: typed(self.section(&self.layout.places)),
             records: self.records(),
             row_count: self.len(),
+            has_ranges: self.layout.dimensions.has_ranges,
             epoch,
             is_index_verified: self.blocks.are_fences_verified(epoch) && self.blocks.are_slots_verified(epoch),
             are_records_verified: self.blocks.are_records_verified(epoch),
@@ -190,7 +195,7 @@ impl<'a> Groups<'a> {
             let neighbor = match lane.at {
                 FOUND => self
                     .value(value)
-                    .map(|bytes| Some((Record::of_value(Key::U64(lane.head), bytes), value.start)))
+                    .map(|bytes| Some((Record::of_value(self.row_key(lane), bytes), value.start)))
                     .ok_or(LookupError::Damaged),
                 NO_ROW => Ok(None),
                 _ => Err(LookupError::Damaged),
@@ -332,6 +337,9 @@ impl<'a> Groups<'a> {
                 Some(range) => {
                     if wanted != Wanted::Exact {
                         lane.head = row.group.key(row.index);
+                        if self.has_ranges {
+                            lane.bound = row.group.last_key(row.index);
+                        }
                     }
                     *value = range;
                     self.prefetch_value(value);
@@ -340,6 +348,12 @@ impl<'a> Groups<'a> {
                 None => DAMAGED,
             },
         };
+    }
+
+    /// Returns the key and the last key of the row that a lookup found.
+    #[inline(always)]
+    fn row_key(&self, lane: &Lane) -> RowKey<'static> {
+        RowKey { key: Key::U64(lane.head), end: self.has_ranges.then_some(Key::U64(lane.bound)) }
     }
 
     /// Returns the wanted row, after the search for the last group whose head is not above the key.
@@ -381,8 +395,11 @@ impl<'a> Groups<'a> {
             return Err(Damaged);
         }
         let row_count = self.row_count.saturating_sub(number * GROUP_ROWS).min(GROUP_ROWS);
-        let group = Group::at(self.groups, offset_bytes, row_count).ok_or(Damaged)?;
-        if !G::IS_OPEN && !gate.admits_groups(offset_bytes..offset_bytes + group.len_bytes()) {
+        let group = Group::at(self.groups, offset_bytes, row_count, self.has_ranges).ok_or(Damaged)?;
+        if !G::IS_OPEN
+            && !(gate.admits_groups(offset_bytes..offset_bytes + group.head_len_bytes())
+                && gate.admits_groups(offset_bytes..offset_bytes + group.len_bytes()))
+        {
             return Err(Damaged);
         }
         Ok(group)
@@ -422,7 +439,7 @@ impl<'a> Groups<'a> {
         }
         let (group, index) = (self.verified_group(row / GROUP_ROWS)?, row % GROUP_ROWS);
         let value = group.value(index)?;
-        Some((Record::of_value(Key::U64(group.key(index)), self.value(&value)?), value.start))
+        Some((Record::of_value(group.row_key(index), self.value(&value)?), value.start))
     }
 
     /// Returns the offset of a group in its section, from its place, which may be damaged.

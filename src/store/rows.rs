@@ -8,6 +8,8 @@ use std::ops::Range;
 use super::{LookupError, Store};
 use crate::Lookup;
 use crate::format::fence::FENCE_ROWS;
+#[cfg(feature = "server")]
+use crate::format::form::RowKey;
 use crate::format::key::Key;
 use crate::format::record::Record;
 #[cfg(feature = "server")]
@@ -243,13 +245,15 @@ impl Rows<'_> {
     /// Returns the page that [`Rows::page`] returns, in a table with the compact layout.
     pub(crate) fn page_of_values(&self, backward: bool, rows_max: usize, len_max_bytes: usize) -> Option<ValuesPage> {
         let (groups, all) = (self.store.groups(), self.next.row..self.end.row);
+        // All numbers take as much.
+        let row_key = RowKey { key: Key::U64(0), end: self.store.form.has_ends.then_some(Key::U64(0)) };
         let mut rows = if backward { all.end..all.end } else { all.start..all.start };
         let mut len_bytes = 0;
         while rows.len() < all.len().min(rows_max) {
             let row = if backward { rows.start - 1 } else { rows.end };
             let value = groups.value_range(row)?;
             let value_len_bytes = (value.end - value.start) as usize;
-            let row_len_bytes = record_len_bytes(self.store.form, Key::U64(0).into(), value_len_bytes, ALIGN_BYTES);
+            let row_len_bytes = record_len_bytes(self.store.form, row_key, value_len_bytes, ALIGN_BYTES);
             if !rows.is_empty() && len_bytes + row_len_bytes > len_max_bytes {
                 break;
             }

@@ -3,11 +3,12 @@
 use std::io::{Read, Write};
 
 use tokio::runtime::Builder;
-use zero_kv::bake::{self, Column, Keys, Options, RangeEnds};
-use zero_kv::client::{AsyncClient, Client, ClientError, Pool};
+use zero_kv::bake::{self, Column, Keys, Options, RangeEnds, TableLayout};
+use zero_kv::client::{AsyncClient, Client, ClientError, Pool, Row};
 use zero_kv::{Key, KeyType, Lookup, LookupError, OwnedKey, RangeRow, Store};
 
 use crate::helpers::random::Random;
+use crate::helpers::rows::LAYOUTS;
 use crate::helpers::scenes::{Scene, settle};
 use crate::helpers::servers::Server;
 
@@ -33,9 +34,18 @@ fn ends(range: u64) -> (u64, u64) {
 }
 
 impl Table {
-    fn scene(&self, has_ranges: bool) -> Scene {
+    /// The layouts that a table of these keys can have.
+    fn layouts(&self) -> &'static [TableLayout] {
+        match self.key_type {
+            "u64" | "i64" => &LAYOUTS,
+            _ => &[TableLayout::Fast],
+        }
+    }
+
+    fn scene(&self, layout: TableLayout, has_ranges: bool) -> Scene {
         let scene = Scene::new();
         let mut options = Options::default();
+        options.layout = layout;
         options.keys = Keys::Type(self.key_type.parse().unwrap());
         let parts = self.key_type.split(',').count();
         options.key = Some(Column::Number(1));
@@ -81,8 +91,8 @@ fn redis_replies(server: &Server, texts: &[String]) -> String {
 #[test]
 fn every_client_finds_the_range_of_a_key() {
     let mut random = Random(46);
-    for table in &TABLES {
-        let scene = table.scene(true);
+    for (table, layout) in TABLES.iter().flat_map(|table| table.layouts().iter().map(move |layout| (table, *layout))) {
+        let scene = table.scene(layout, true);
         for memory in ["map", "copy"] {
             let server = scene.serve(&["--memory", memory]);
             let numbers: Vec<u64> = (0..RANGES)
@@ -94,6 +104,10 @@ fn every_client_finds_the_range_of_a_key() {
             let expected: Vec<Option<RangeRow>> = numbers.iter().map(|number| table.range_of(*number)).collect();
 
             let mut client = server.client();
+            let rows: Vec<Row> = client.range(..).unwrap().map(Result::unwrap).collect();
+            let store = Store::open(scene.db()).unwrap();
+            let stored = store.iter().map(Result::unwrap);
+            assert!(rows.into_iter().eq(stored.map(|(key, value)| (OwnedKey::from(key), value.to_vec()))));
             assert_eq!(client.cover_many(&keys).unwrap(), expected, "{}", table.key_type);
             assert_eq!(client.cover(keys[4]).unwrap(), expected[4]);
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -131,7 +145,7 @@ fn every_client_finds_the_range_of_a_key() {
 #[test]
 fn a_cover_in_a_table_of_single_keys_is_an_error_that_names_the_remedy() {
     for table in &TABLES {
-        let scene = table.scene(false);
+        let scene = table.scene(TableLayout::Fast, false);
         let server = scene.serve(&[]);
         let key = table.key(5);
         match server.client().cover(&key).unwrap_err() {

@@ -6,7 +6,7 @@ use std::fs;
 
 use zero_kv::bake::{self, Column, Keys, Options, RangeEnds, TableLayout};
 use zero_kv::typed::{RowEncoder, Schema, TypedRow, Value};
-use zero_kv::{KeyType, Lookup, OwnedKey, PartType, Store};
+use zero_kv::{Key, KeyType, Lookup, OwnedKey, PartType, Store};
 
 use crate::helpers::encoder::{self, BLOCK_SUMS, Keyed, PILOTS, PLACES, Shape, number, put};
 use crate::helpers::random::Random;
@@ -27,7 +27,7 @@ fn byte_example_rows() -> ByteRows {
 /// Returns the files that the document shows in lines of the form `offset: bytes  meaning`. The lines of a file must
 /// follow each other without a gap; offset 0 begins the next file. The line `offset: zeros up to end  meaning` stands for
 /// zeros.
-fn document_files() -> [Vec<u8>; 7] {
+fn document_files() -> [Vec<u8>; 8] {
     let mut files: Vec<Vec<u8>> = Vec::new();
     for line in DOCUMENT.lines() {
         let Some((offset, rest)) = line.split_once(": ") else { continue };
@@ -45,7 +45,7 @@ fn document_files() -> [Vec<u8>; 7] {
         }
         bytes.extend(hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).expect("two hexadecimal digits")));
     }
-    files.try_into().expect("four files, a key, a schema, and a row")
+    files.try_into().expect("four files, a group, a key, a schema, and a row")
 }
 
 #[track_caller]
@@ -116,8 +116,27 @@ fn the_document_shows_the_bytes_of_a_table_with_the_compact_layout() {
 }
 
 #[test]
+fn the_document_shows_the_bytes_of_a_group_of_ranges() {
+    let [_, _, _, _, group, ..] = document_files();
+    let span = |first, last, value: &str| (KeySpan { first, last }, value.as_bytes().to_vec());
+    let table = BTreeMap::from([span(10_u64, 19, "a"), span(20, 29, "b"), span(50, 50, "c")]);
+    let file = encoder::encode_compact(&table);
+    let (start, len) = encoder::section(&file, encoder::FENCES);
+    assert_same_bytes(&file[start..start + len], &group);
+    let scratch = Scratch::of(TableLayout::Compact);
+    assert_same_bytes(&scratch.bake_ranges(&table), &file);
+    let store = scratch.open(&file).unwrap();
+    assert_answers(&store, &table);
+    for (key, expected) in [(9_u64, None), (15, Some((10, 19))), (29, Some((20, 29))), (30, None), (50, Some((50, 50)))]
+    {
+        let found = store.cover(key).unwrap().map(|(first, last, _)| (first.as_u64().unwrap(), last.as_u64().unwrap()));
+        assert_eq!(found, expected, "key {key}");
+    }
+}
+
+#[test]
 fn the_document_shows_the_bytes_of_a_composite_key() {
-    let [_, _, _, _, key, ..] = document_files();
+    let [.., key, _, _] = document_files();
     let key_type: KeyType = "bytes,i64,hex".parse().unwrap();
     assert_eq!(key_type.parse(b"ant,-5,0a1f").unwrap(), OwnedKey::Bytes(key));
 }
@@ -251,7 +270,55 @@ fn an_encoder_written_from_the_document_gives_the_bytes_of_the_compact_layout() 
         let encoded = encoder::encode_compact(&table);
         assert_same_bytes(&scratch.bake(&rows), &encoded);
         assert_answers(&scratch.open(&encoded).unwrap(), &table);
-        assert!(encoder::rows_of_compact(&encoded) == table);
+        assert!(encoder::rows_of_compact::<u64>(&encoded) == table);
+    }
+}
+
+/// Returns tables of ranges: without gaps, with gaps of several lengths, of single keys, and with ranges that take all
+/// bits.
+fn range_tables() -> Vec<BTreeMap<KeySpan<u64>, Vec<u8>>> {
+    let mut random = Random(24);
+    let mut tables = vec![BTreeMap::new()];
+    for (rows, gap_every, len_max) in
+        [(1, 1, 0), (31, 1, 1), (32, 40, 7), (33, 3, 1000), (700, 2, 0), (5000, 25, 300), (3000, 1, 1 << 40)]
+    {
+        let mut next = random.next() >> 20;
+        let row = |row: u64| {
+            let first = next;
+            let last = first + random.next() % (len_max + 1);
+            next = last + 1 + if row % gap_every == 0 { random.next() % 5000 + 1 } else { 0 };
+            // Adjacent ranges of one value would be one range.
+            (KeySpan { first, last }, [&row.to_le_bytes()[..2], &random.bytes(row as usize % 4)].concat())
+        };
+        tables.push((0..rows).map(row).collect());
+    }
+    let span = |first: u64, last: u64| (KeySpan { first, last }, first.to_le_bytes().to_vec());
+    tables.push(BTreeMap::from([span(0, u64::MAX)]));
+    tables.push(BTreeMap::from([span(0, 0), span(1, 1 << 63), span(u64::MAX - 1, u64::MAX)]));
+    tables.push(BTreeMap::from([span(5, 1 << 34), span(1 << 35, u64::MAX - 5), span(u64::MAX, u64::MAX)]));
+    tables
+}
+
+#[test]
+fn an_encoder_written_from_the_document_gives_the_bytes_of_ranges_in_the_compact_layout() {
+    let scratch = Scratch::of(TableLayout::Compact);
+    for table in range_tables() {
+        let encoded = encoder::encode_compact(&table);
+        assert_same_bytes(&scratch.bake_ranges(&table), &encoded);
+        let store = scratch.open(&encoded).unwrap();
+        assert_answers(&store, &table);
+        let read: BTreeMap<KeySpan<u64>, Vec<u8>> = encoder::rows_of_compact(&encoded);
+        assert!(read == table && read.keys().map(|span| span.last).eq(table.keys().map(|span| span.last)));
+        let keys: Vec<u64> = table
+            .keys()
+            .flat_map(|span| [span.first.wrapping_sub(1), span.first, span.last, span.last.wrapping_add(1)])
+            .collect();
+        let expected = keys.iter().map(|key| {
+            let floor = table.range(..=KeySpan { first: *key, last: *key }).next_back();
+            let range = floor.filter(|(span, _)| *key <= span.last);
+            range.map(|(span, value)| (Key::U64(span.first), Key::U64(span.last), &value[..]))
+        });
+        assert!(store.cover_many(&keys).unwrap().into_iter().eq(expected), "{} rows", table.len());
     }
 }
 

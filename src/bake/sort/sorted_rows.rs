@@ -19,7 +19,7 @@ use crate::format::header::RECORDS_OFFSET_BYTES;
 use crate::format::key::{Key, KeyKind};
 use crate::format::key_type::KeyType;
 use crate::format::record::ALIGN_BYTES;
-use crate::format::{FormatError, Row};
+use crate::format::{FormatError, OwnedKey, Row};
 use crate::slots::{SlotSet, slot_of_typed};
 use crate::store::{MappedRows, MappedStore};
 
@@ -40,11 +40,18 @@ enum Storage<'r> {
     Groups(Box<GroupRows>),
 }
 
+/// What is wrong with a row whose range does not fit the type of the keys.
+const WRONG_RANGE: &str = "the range is not one of the type of the keys";
+
 /// Rows of an older table with the compact layout, whose keys and values are in different sections.
 struct GroupRows {
     rows: MappedRows<Arc<MappedStore>>,
-    /// The row that the cursor has moved to.
-    next: Option<Row>,
+    /// The row that the cursor has moved to, and the last key of its range in a table of ranges.
+    next: Option<(Row, Option<OwnedKey>)>,
+    /// How the keys by which ranges are sorted are computed, if they are returned instead of the stored keys.
+    range_keys: Option<RangeKeys>,
+    /// The returned key of the next row, unless it is the stored one.
+    returned_key: Vec<u8>,
     /// The number of rows read, including skipped rows.
     row: u64,
     origins: RowOrigins,
@@ -204,6 +211,8 @@ impl<'r> SortedRows<'r> {
             let rows = GroupRows {
                 rows: MappedRows::new(Arc::clone(groups), groups.unverified().iter().span()),
                 next: None,
+                range_keys: None,
+                returned_key: Vec::new(),
                 row: 0,
                 origins: table.origins.clone(),
                 next_origin: 0,
@@ -221,8 +230,10 @@ impl<'r> SortedRows<'r> {
 
     /// Returns a cursor over the same rows of a table, with the keys by which its ranges are sorted, if it has ranges.
     pub(in crate::bake) fn sorted_by(mut self, keys: Option<RangeKeys>) -> Self {
-        if let (Storage::Blocks(stored), Some(keys)) = (&mut self.storage, keys) {
-            stored.returned = Returned::Ranges(keys);
+        match (&mut self.storage, keys) {
+            (Storage::Blocks(stored), Some(keys)) => stored.returned = Returned::Ranges(keys),
+            (Storage::Groups(stored), Some(_)) => stored.range_keys = keys,
+            _ => {}
         }
         self
     }
@@ -232,7 +243,7 @@ impl<'r> SortedRows<'r> {
         match &mut self.storage {
             Storage::Memory { run, next } => Ok(run.head(*next, common_len_bytes)),
             Storage::Blocks(stored) => stored.read_next(common_len_bytes),
-            Storage::Groups(stored) => stored.read_next(),
+            Storage::Groups(stored) => stored.read_next(common_len_bytes),
         }
     }
 
@@ -245,7 +256,7 @@ impl<'r> SortedRows<'r> {
                 Ok(run.head(*next, common_len_bytes))
             }
             Storage::Blocks(stored) => stored.read_next(common_len_bytes),
-            Storage::Groups(stored) => stored.read_next(),
+            Storage::Groups(stored) => stored.read_next(common_len_bytes),
         }
     }
 
@@ -268,18 +279,29 @@ impl<'r> SortedRows<'r> {
 }
 
 impl GroupRows {
-    /// Moves to the next row of the slots, and returns its key.
-    fn read_next(&mut self) -> Result<Option<u64>, BakeError> {
+    /// Moves to the next row of the slots, and returns the head of its key: see [`Key::head`].
+    fn read_next(&mut self, common_len_bytes: usize) -> Result<Option<u64>, BakeError> {
         self.next = None;
-        for row in self.rows.by_ref() {
-            let (key, value) = row.map_err(|_| self.owner.changed(self.row))?;
-            let head = key.as_key().head(0);
-            let held = HeldRow { key: key.as_key(), end: None, value: &value, line: 0, deleted: false };
-            self.checks.check(&held, self.row, head).map_err(|error| self.owner.damaged(error))?;
+        while let Some(row) = self.rows.next_with_end() {
+            let ((key, value), end) = row.map_err(|_| self.owner.changed(self.row))?;
+            let (stored, stored_end) = (key.as_key(), end.as_ref().map(OwnedKey::as_key));
+            let held = HeldRow { key: stored, end: stored_end, value: &value, line: 0, deleted: false };
+            self.checks.check(&held, self.row, stored.head(0)).map_err(|error| self.owner.damaged(error))?;
+            let head = match (self.range_keys, stored_end) {
+                (Some(keys), Some(end)) if keys.are_of(held.row_key()) => {
+                    keys.encode(stored, end, &mut self.returned_key);
+                    Key::Bytes(&self.returned_key).head(common_len_bytes)
+                }
+                (Some(_), _) => {
+                    let error = FormatError::Row { row: self.row, what: WRONG_RANGE };
+                    return Err(self.owner.damaged(error));
+                }
+                (None, _) => stored.head(common_len_bytes),
+            };
             self.next_origin = self.origins.origin_of(self.row, 0);
             self.row += 1;
-            if !self.checks.skips(&key.as_key()) {
-                self.next = Some((key, value));
+            if !self.checks.skips(&stored) {
+                self.next = Some(((key, value), end));
                 return Ok(Some(head));
             }
         }
@@ -287,8 +309,10 @@ impl GroupRows {
     }
 
     fn row(&self) -> (HeldRow<'_>, u64) {
-        let (key, value) = self.next.as_ref().expect("a row that read_next has read");
-        (HeldRow { key: key.as_key(), end: None, value, line: 0, deleted: false }, self.next_origin)
+        let ((key, value), end) = self.next.as_ref().expect("a row that read_next has read");
+        let key = if self.range_keys.is_some() { Key::Bytes(&self.returned_key) } else { key.as_key() };
+        let end = end.as_ref().map(OwnedKey::as_key);
+        (HeldRow { key, end, value, line: 0, deleted: false }, self.next_origin)
     }
 }
 
@@ -355,7 +379,7 @@ impl BlockRows {
                         keys.encode(row.key, end, &mut self.returned_key);
                         Key::Bytes(&self.returned_key)
                     }
-                    None => return Err(self.fault("the range is not one of the type of the keys")),
+                    None => return Err(self.fault(WRONG_RANGE)),
                 },
             };
             let head = key.head(common_len_bytes);

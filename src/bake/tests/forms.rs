@@ -15,6 +15,7 @@ use crate::bake::budget::Budget;
 use crate::bake::index;
 use crate::bake::table::RecordsWriter;
 use crate::format::form::RowKey;
+use crate::format::header::TableLayout;
 use crate::format::key_type::FIXED_KEY_LEN_BYTES;
 use crate::store::{OpenOptions, Verify};
 use crate::{Key, KeyKind, KeyType, Lookup, LookupError, MappedStore, OwnedKey, Store};
@@ -56,9 +57,12 @@ fn random_model(key_type: KeyType, has_ranges: bool, row_count: usize, random: &
     model
 }
 
-fn write(path: &Path, key_type: KeyType, has_ranges: bool, align_bytes: usize, model: &Model) {
+fn write(path: &Path, layout: TableLayout, key_type: KeyType, has_ranges: bool, align_bytes: usize, model: &Model) {
     let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
     let mut writer = RecordsWriter::new(&file, key_type, has_ranges, align_bytes, 1).unwrap();
+    if layout == TableLayout::Compact {
+        writer = writer.compact(path.parent().unwrap()).unwrap();
+    }
     for (start, (end, value)) in model {
         let end = has_ranges.then_some(end.as_key());
         writer.push(RowKey { key: start.as_key(), end }, value).unwrap();
@@ -218,12 +222,17 @@ fn lookups_in_tables_of_every_form_match_a_model() {
         KEY_TYPES.iter().flat_map(|name| [false, true].map(|has_ranges| (*name, has_ranges))).enumerate()
     {
         let key_type: KeyType = name.parse().unwrap();
-        for (seed, row_count) in [(number as u64, 0), (number as u64, 1), (number as u64, 300)] {
-            println!("{name}, ranges: {has_ranges}, seed {seed}, {row_count} rows");
+        let layouts = match key_type.kind() {
+            KeyKind::U64 => &[TableLayout::Fast, TableLayout::Compact][..],
+            KeyKind::Bytes => &[TableLayout::Fast],
+        };
+        let seed = number as u64;
+        for (layout, row_count) in layouts.iter().flat_map(|layout| [0, 1, 300].map(|count| (*layout, count))) {
+            println!("{name}, {layout:?}, ranges: {has_ranges}, seed {seed}, {row_count} rows");
             let random = &mut SmallRng::seed_from_u64(seed);
             let model = random_model(key_type, has_ranges, row_count, random);
-            let path: PathBuf = folder.path().join(format!("{number}-{row_count}.db"));
-            write(&path, key_type, has_ranges, if seed % 5 == 4 { 16 } else { 8 }, &model);
+            let path: PathBuf = folder.path().join(format!("{number}-{layout}-{row_count}.db"));
+            write(&path, layout, key_type, has_ranges, if seed % 5 == 4 { 16 } else { 8 }, &model);
             let near = keys_near(&model, key_type, random);
             let full = OpenOptions { verify: Verify::Full, ..OpenOptions::default() };
             compare(&Store::open_with(&path, &full).unwrap(), &model, has_ranges, &near, random);

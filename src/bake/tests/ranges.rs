@@ -8,7 +8,8 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use super::Bench;
 use crate::bake::{
-    BakeError, Column, Duplicates, Input, Keys, Options, Overlaps, RangeEnds, RowFault, ValueSpec, bake_within,
+    BakeError, Column, Duplicates, Input, Keys, Options, Overlaps, RangeEnds, RowFault, TableLayout, ValueSpec,
+    bake_within,
 };
 use crate::format::key_type::KeyType;
 use crate::{Key, Lookup, Store};
@@ -52,6 +53,10 @@ fn baked(bench: &Bench, text: &str, options: &Options) -> Result<Rows, BakeError
     Ok(read(bench))
 }
 
+fn layouts() -> impl Strategy<Value = TableLayout> {
+    prop_oneof![Just(TableLayout::Fast), Just(TableLayout::Compact)]
+}
+
 fn rows(rows: &[(&str, &str, &str)]) -> Rows {
     rows.iter().map(|(start, end, value)| ((*start).into(), (*end).into(), (*value).into())).collect()
 }
@@ -73,8 +78,9 @@ fn each_key_has_the_value_of_the_range_that_wins_with_any_memory() {
     let range = (0..LAST, 0..40_u64, 0..3_u8);
     let overlaps = prop_oneof![Just(Overlaps::First), Just(Overlaps::Last), Just(Overlaps::Narrowest)];
     let keys = prop_oneof![Just("u64"), Just("i64"), Just("ipv4"), Just("ip"), Just("date")];
-    let case = (vec(range, 0..1500), overlaps, keys, prop_oneof![Just(64_u64 << 10), Just(1 << 30)]);
-    run(60, case, |(ranges, overlaps, keys, memory_bytes)| {
+    let case = (vec(range, 0..1500), overlaps, keys, layouts(), prop_oneof![Just(64_u64 << 10), Just(1 << 30)]);
+    run(60, case, |(ranges, overlaps, keys, layout, memory_bytes)| {
+        let layout = if keys == "ip" { TableLayout::Fast } else { layout };
         // Equal ranges are duplicates, of which the bake keeps the first.
         let mut all: Vec<(u64, u64, u8, usize)> = Vec::new();
         for (line, (start, len, value)) in ranges.into_iter().enumerate() {
@@ -111,8 +117,14 @@ fn each_key_has_the_value_of_the_range_that_wins_with_any_memory() {
         let expected: Rows =
             expected.into_iter().map(|(start, end, v)| (written(start), written(end), value(v))).collect();
         let bench = Bench::new(memory_bytes, 2);
-        let found = baked(&bench, &text, &two_columns(keys, overlaps)).unwrap();
-        assert!(found == expected, "{keys}, {overlaps:?}: {} rows, expected {}", found.len(), expected.len());
+        let options = Options { layout, ..two_columns(keys, overlaps) };
+        let found = baked(&bench, &text, &options).unwrap();
+        assert!(
+            found == expected,
+            "{keys}, {overlaps:?}, {layout:?}: {} rows, expected {}",
+            found.len(),
+            expected.len()
+        );
     });
 }
 
@@ -285,12 +297,14 @@ fn rows_and_deletions_take_their_keys_from_the_ranges_of_the_base() {
     let drawn = |count| vec((0..LAST, 0..20_u64, 0..4_u8), 0..count).prop_map(unequal);
     let overlaps = prop_oneof![Just(Overlaps::First), Just(Overlaps::Last), Just(Overlaps::Narrowest)];
     let memory = prop_oneof![Just(64_u64 << 10), Just(1 << 30)];
-    run(20, (drawn(60), drawn(60), overlaps, memory), |(old, new, overlaps, memory_bytes)| {
+    let case = (drawn(60), drawn(60), overlaps, memory, [layouts(), layouts()]);
+    run(40, case, |(old, new, overlaps, memory_bytes, [old_layout, layout])| {
         let bench = Bench::new(memory_bytes, 2);
         let old_rows = joined(|at| winner(&old, at, Overlaps::First).and_then(|row| row.2), LAST + 20);
-        let marked = |overlaps| Options { delete_marker: Some(b"-".to_vec()), ..two_columns("u64", overlaps) };
-        assert_eq!(baked(&bench, &text_of(&old), &marked(Overlaps::First)).unwrap(), written(&old_rows));
-        let base = Options { base: Some(bench.path("new.db")), compare_rows: true, ..marked(overlaps) };
+        let marked =
+            |layout, overlaps| Options { layout, delete_marker: Some(b"-".to_vec()), ..two_columns("u64", overlaps) };
+        assert_eq!(baked(&bench, &text_of(&old), &marked(old_layout, Overlaps::First)).unwrap(), written(&old_rows));
+        let base = Options { base: Some(bench.path("new.db")), compare_rows: true, ..marked(layout, overlaps) };
         let report = bench.bake(&[text_of(&new)], "new.db", &base).unwrap();
         let value_at = |at| match winner(&new, at, overlaps) {
             Some((.., value)) => *value,
@@ -311,7 +325,7 @@ fn rows_and_deletions_take_their_keys_from_the_ranges_of_the_base() {
         // A direct bake of the rows gives the same file.
         let bytes = bench.bytes("new.db");
         let text: String = expected.iter().map(|(start, end, value)| format!("{start},{end},{value}\n")).collect();
-        baked(&bench, &text, &two_columns("u64", Overlaps::Error)).unwrap();
+        baked(&bench, &text, &Options { layout, ..two_columns("u64", Overlaps::Error) }).unwrap();
         assert!(bench.bytes("new.db") == bytes);
     });
 }
@@ -322,8 +336,9 @@ fn merged_tables_of_ranges_give_the_table_of_all_their_rows() {
     let drawn = || vec((0..LAST, 0..20_u64, 0..3_u8), 0..60).prop_map(unequal);
     let overlaps = prop_oneof![Just(Overlaps::First), Just(Overlaps::Last), Just(Overlaps::Narrowest)];
     let keys = prop_oneof![Just("u64"), Just("ip"), Just("bytes,u64")];
-    run(20, (drawn(), drawn(), overlaps, keys), |(a, b, overlaps, keys)| {
+    run(40, (drawn(), drawn(), overlaps, keys, [layouts(), layouts()]), |(a, b, overlaps, keys, layouts)| {
         let bench = Bench::tight(2);
+        let layouts = if keys == "u64" { layouts } else { [TableLayout::Fast; 2] };
         let key = |number: u64| match keys {
             "ip" => Ipv4Addr::from(number as u32).to_string(),
             "bytes,u64" => format!("k,{number}"),
@@ -335,14 +350,18 @@ fn merged_tables_of_ranges_give_the_table_of_all_their_rows() {
         };
         let mut rows = Drawn::new();
         for (name, drawn) in [("a.db", &a), ("b.db", &b)] {
-            bench.bake(&[text(drawn)], name, &two_columns(keys, Overlaps::First)).unwrap();
+            let options = Options { layout: layouts[0], ..two_columns(keys, Overlaps::First) };
+            bench.bake(&[text(drawn)], name, &options).unwrap();
             let of_table = joined(|at| winner(drawn, at, Overlaps::First).and_then(|row| row.2), LAST + 20);
             // Of equal ranges, the options keep the first one.
             let is_new = |row: &(u64, u64, _)| rows.iter().all(|other| (other.0, other.1) != (row.0, row.1));
             let new: Vec<_> = of_table.into_iter().filter(is_new).collect();
             rows.extend(new);
         }
-        let policy = |overlaps| Options { overlaps, duplicates: Duplicates::First, ..super::any_replacement() };
+        let policy = |overlaps| {
+            let layout = layouts[1];
+            Options { layout, overlaps, duplicates: Duplicates::First, ..super::any_replacement() }
+        };
         bench.merge(&["a.db", "b.db"], "new.db", &policy(overlaps)).unwrap();
         let expected = joined(|at| winner(&rows, at, overlaps).and_then(|row| row.2), LAST + 20);
         let expected: Rows =

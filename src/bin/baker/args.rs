@@ -371,7 +371,7 @@ const OVERLAPS: &Choices<Overlaps> = &[
 /// Whether every row is compared.
 const LAYOUTS: &Choices<TableLayout> = &[
     ("fast", "For the fastest lookups", TableLayout::Fast),
-    ("compact", "For the smallest file, of single keys that are numbers", TableLayout::Compact),
+    ("compact", "For the smallest file, with keys that are numbers", TableLayout::Compact),
 ];
 
 const VERIFY: &Choices<bool> = &[

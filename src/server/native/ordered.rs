@@ -5,7 +5,6 @@ use std::ops::{Bound, Range};
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::format::form::RecordForm;
 use crate::format::key::{Key, KeyKind};
 use crate::format::record::{ALIGN_BYTES, Record, record_len_bytes};
 use crate::protocol::native::{
@@ -39,7 +38,7 @@ pub(super) fn push_neighbor(
         Ok(None) => return Some(push_bare(Status::NotFound, responses)),
         Ok(Some((record, offset_bytes))) if store.is_compact() => {
             let len_bytes = record_len_bytes(store.record_form(), record.row_key(), record.value().len(), ALIGN_BYTES);
-            push_page_header(1, len_bytes, false, responses);
+            push_page_header(store, 1, len_bytes, false, responses);
             push_row(&record, offset_bytes, responses);
             return Some(Status::Ok);
         }
@@ -161,7 +160,7 @@ fn push_page(store: &Store, page: &PageRange, responses: &mut Responses) -> Opti
 /// Appends a page of rows of a table with the compact layout, which does not store the records that clients receive.
 fn push_page_of_values(store: &Store, page: &ValuesPage, responses: &mut Responses) -> Option<Status> {
     let before = responses.end();
-    push_page_header(page.rows.len(), page.len_bytes, page.more, responses);
+    push_page_header(store, page.rows.len(), page.len_bytes, page.more, responses);
     for row in page.rows.clone() {
         let Some((record, offset_bytes)) = store.record_with_number(row) else {
             responses.truncate(&before);
@@ -173,10 +172,10 @@ fn push_page_of_values(store: &Store, page: &ValuesPage, responses: &mut Respons
 }
 
 /// Appends the headers of a page of rows of a table with the compact layout. `len_bytes` is the length of the records.
-fn push_page_header(row_count: usize, len_bytes: usize, more: bool, responses: &mut Responses) {
+fn push_page_header(store: &Store, row_count: usize, len_bytes: usize, more: bool, responses: &mut Responses) {
     let header = PageHeader {
         row_count: (row_count as u32).into(),
-        record_form: RecordForm::from(KeyKind::U64).code(),
+        record_form: store.record_form().code(),
         align_bits: ALIGN_BYTES.trailing_zeros() as u8,
         more: u16::from(more).into(),
     };
@@ -186,8 +185,10 @@ fn push_page_header(row_count: usize, len_bytes: usize, more: bool, responses: &
 
 /// Appends a row of a table with the compact layout as a record. The value is at an offset of the records section.
 fn push_row(record: &Record<'_>, offset_bytes: u64, responses: &mut Responses) {
-    let (value, key) = (record.value(), record.key().as_u64().unwrap_or_default());
-    responses.push(&key.to_le_bytes());
+    let (value, row_key) = (record.value(), record.row_key());
+    for key in [Some(row_key.key), row_key.end].into_iter().flatten() {
+        responses.push(&key.as_u64().unwrap_or_default().to_le_bytes());
+    }
     // A value of the table has a length that a response can carry.
     responses.push(&(value.len() as u64).to_be_bytes());
     responses.push_stored(value, offset_bytes);

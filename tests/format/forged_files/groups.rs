@@ -1,9 +1,11 @@
 //! Forged files with the compact layout.
 
+use zero_kv::Lookup;
 use zero_kv::bake::TableLayout;
 use zero_kv::format::FormatError;
 use zero_kv::format::header::SectionKind;
 
+use super::ranges::span_rows;
 use super::{NOT_FOUND_BY_INDEX, row, rows};
 use crate::helpers::encoder::{
     self, FENCE_TREE, FENCES, FLAGS, HASH_SEED, PLACES, RECORD_ALIGN, RECORDS, ROW_COUNT, number, put, put_u32, seal,
@@ -33,7 +35,8 @@ fn header_fields_that_contradict_the_layout_are_rejected() {
     let field = |what, expected, found| FormatError::HeaderField { what, expected, found };
     assert_eq!(refusal(|file| put_u32(file, RECORD_ALIGN, 8)), field("the record alignment", 1, 8));
     assert_eq!(refusal(|file| put(file, HASH_SEED, 5)), field("the hash seed", 0, 5));
-    assert_eq!(refusal(|file| put(file, FLAGS, 3)), field("the flags", 1, 3));
+    assert_eq!(refusal(|file| put(file, FLAGS, 6)), field("the flags", 2, 6));
+    assert!(matches!(refusal(|file| put(file, FLAGS, 3)), FormatError::Row { .. }));
     assert_eq!(refusal(|file| put(file, FLAGS, 0)), field("the record alignment", 8, 1));
     let many = refusal(|file| put(file, ROW_COUNT, 1 << 20));
     assert!(matches!(many, FormatError::HeaderField { what: "the length of the groups", .. }), "{many}");
@@ -141,6 +144,33 @@ fn values_with_gaps_or_beyond_their_section_are_rejected() {
         put(file, encoder::len_at(RECORDS), len + 1);
     });
     assert_eq!(longer, row(100, "there are groups or values beyond the last row"));
+}
+
+#[test]
+fn ranges_that_end_elsewhere_are_rejected() {
+    let scratch = Scratch::new();
+    // The ranges from 0 to 0, 20 to 30, 40 to 50, and 60 to 60.
+    let good = encoder::encode_compact(&span_rows(4, |i| i * 10));
+    assert_eq!(scratch.open(&good).unwrap().cover(30).unwrap(), Some((20.into(), 30.into(), &b"a"[..])));
+    let refusal = |change: &dyn Fn(&mut [u8])| {
+        let mut file = good.clone();
+        let (start, len) = encoder::section(&file, FENCES);
+        change(&mut file[start..start + len]);
+        seal(&mut file);
+        scratch.refusal(&file)
+    };
+    // Values of 6 bytes take 3 bits for each of 32 ends, so the entries are 12 bytes. The ends of ranges follow.
+    let adjacent_at = 52 + 4 * 3;
+    let overlap = "the range begins before the preceding range ends";
+    // Extents of 8, 0, and more than 64 bits instead of 4.
+    assert_eq!(refusal(&|group| group[adjacent_at + 4] = 8), row(1, overlap));
+    assert_eq!(refusal(&|group| group[adjacent_at + 4] = 0), row(0, WRONG_GROUP));
+    assert_eq!(refusal(&|group| group[adjacent_at + 4] = 255), row(1, overlap));
+    // The last row ends before a row that the group does not have.
+    assert_eq!(refusal(&|group| group[adjacent_at] |= 8), row(0, WRONG_GROUP));
+    assert_eq!(refusal(&|group| group[adjacent_at + 3] = 0), row(0, WRONG_GROUP));
+    // A bit after the last extent.
+    assert_eq!(refusal(&|group| group[adjacent_at + 7] = 1), row(0, WRONG_GROUP));
 }
 
 #[test]

@@ -276,7 +276,7 @@ fn fixed_numbers_of_the_format_are_checked() {
         (12, 0, "the key kind", 1),
         (44, 16384, "the block length", 4096),
         (encoder::FLAGS, 4, "the flags", 0),
-        (encoder::FLAGS, 3, "the flags", 1),
+        (encoder::FLAGS, 7, "the flags", 3),
         (entry(0), 2, "the kind of a section", 1),
         (entry(3), 0, "the kind of a section", 4),
         (entry(4), 4, "the kind of a section", 5),

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::panic::RefUnwindSafe;
 
 use zero_kv::bake::TableLayout;
-use zero_kv::{Key, KeyKind, Lookup, Store};
+use zero_kv::{Key, KeyKind, Lookup, LookupError, Store};
 
 use super::bytes::byte_rows;
 use super::ranges::{address, addresses, span_rows};
@@ -88,7 +88,7 @@ fn a_forged_file_with_the_compact_layout_is_rejected_or_every_lookup_matches_its
     let scratch = Scratch::of(TableLayout::Compact);
     let good = [0, 5, 21, 300, 700].map(|count| scratch.bake(&rows(count)));
     let (opened, refused) = try_each_forgery(&good, 0..4000, |store, file| {
-        let rows = encoder::rows_of_compact(file);
+        let rows = encoder::rows_of_compact::<u64>(file);
         assert_eq!((store.len(), store.key_kind()), (rows.len(), KeyKind::U64));
         assert!(store.iter().map(Result::unwrap).eq(rows.iter().map(|(key, value)| (Key::U64(*key), &value[..]))));
         let keys = rows.keys().flat_map(|key| [key.wrapping_sub(1), *key, key.wrapping_add(1)]);
@@ -98,6 +98,26 @@ fn a_forged_file_with_the_compact_layout_is_rejected_or_every_lookup_matches_its
             let found = |row: Option<(Key<'_>, &[u8])>| row.map(|(key, value)| (key.as_u64().unwrap(), value.to_vec()));
             assert_eq!(store.floor(key).map(found), Ok(rows.range(..=key).next_back().map(row)), "floor of {key}");
             assert_eq!(store.ceiling(key).map(found), Ok(rows.range(key..).next().map(row)), "ceiling of {key}");
+        }
+    });
+    assert!(opened > 100 && refused > 1000, "too few of one kind: {opened} opened, {refused} rejected");
+}
+
+#[test]
+fn a_forged_file_of_ranges_with_the_compact_layout_is_rejected_or_every_cover_matches_its_groups() {
+    let good = [0, 5, 40, 300].map(|count| encoder::encode_compact(&span_rows(count, |i| i * 3)));
+    let (opened, refused) = try_each_forgery(&good, 0..4000, |store, file| {
+        let rows = encoder::rows_of_compact::<KeySpan<u64>>(file);
+        assert_eq!((store.len(), store.key_kind()), (rows.len(), KeyKind::U64));
+        // Without rows, only the header says that rows are ranges.
+        assert!(store.has_ranges() || rows.is_empty());
+        let keys = rows.keys().flat_map(|span| [span.first, span.last, span.last.wrapping_add(1)]);
+        for key in keys.chain([0, 1 << 63, u64::MAX]) {
+            let floor = rows.range(..=KeySpan { first: key, last: key }).next_back();
+            let range = floor.filter(|(span, _)| key <= span.last);
+            let expected = range.map(|(span, value)| (Key::U64(span.first), Key::U64(span.last), &value[..]));
+            let expected = if store.has_ranges() { Ok(expected) } else { Err(LookupError::NoRanges) };
+            assert_eq!(store.cover(key), expected, "key {key}");
         }
     });
     assert!(opened > 100 && refused > 1000, "too few of one kind: {opened} opened, {refused} rejected");

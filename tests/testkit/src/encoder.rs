@@ -386,29 +386,65 @@ pub const GROUP_ROWS: usize = 32;
 const GROUP_CODES: usize = 20;
 const GROUP_ENTRIES: usize = GROUP_CODES + GROUP_ROWS;
 
+/// A key of the compact layout.
+pub trait GroupKey: Keyed + Ord {
+    /// Returns the key, and the last key of its range in a table of ranges.
+    fn bounds(&self) -> (u64, Option<u64>);
+    fn new(key: u64, last: Option<u64>) -> Self;
+}
+
+impl GroupKey for u64 {
+    fn bounds(&self) -> (u64, Option<u64>) {
+        (*self, None)
+    }
+
+    fn new(key: u64, _: Option<u64>) -> u64 {
+        key
+    }
+}
+
+impl GroupKey for KeySpan<u64> {
+    fn bounds(&self) -> (u64, Option<u64>) {
+        (self.first, Some(self.last))
+    }
+
+    fn new(first: u64, last: Option<u64>) -> KeySpan<u64> {
+        KeySpan { first, last: last.expect("the end of a range") }
+    }
+}
+
 /// Returns the file with the compact layout for these rows.
-pub fn encode_compact(rows: &BTreeMap<u64, Vec<u8>>) -> Vec<u8> {
-    let all: Vec<(&u64, &Vec<u8>)> = rows.iter().collect();
+pub fn encode_compact<K: GroupKey>(rows: &BTreeMap<K, Vec<u8>>) -> Vec<u8> {
+    let all: Vec<(&K, &Vec<u8>)> = rows.iter().collect();
     let (mut values, mut groups, mut places) = (Vec::new(), Vec::new(), Vec::new());
     for rows in all.chunks(GROUP_ROWS) {
         places.extend_from_slice(&((groups.len() / 8) as u32).to_le_bytes());
         groups.extend(group(rows, values.len()));
         rows.iter().for_each(|(_, value)| values.extend_from_slice(value));
     }
-    let heads = all.iter().step_by(GROUP_ROWS).map(|(key, _)| **key).collect();
+    let heads = all.iter().step_by(GROUP_ROWS).map(|(key, _)| key.bounds().0).collect();
     let mut sections = [values, groups, tree(heads), Vec::new(), places, Vec::new(), Vec::new()];
     sections[BLOCK_SUMS] = block_sums_of(&sections[..BLOCK_SUMS]);
     let mut file = assemble(1, rows.len() as u64, 0, sections);
     put_u32(&mut file, RECORD_ALIGN, 1);
-    put(&mut file, FLAGS, 2);
+    put(&mut file, FLAGS, K::FLAGS | 2);
     seal_header(&mut file);
     file
 }
 
+/// Returns the number of bits of a number.
+fn width(number: u64) -> usize {
+    (0..=64).find(|bits| u128::from(number) >> bits == 0).expect("64 bits")
+}
+
+fn bytes_of_bits(bits: &[u64]) -> impl Iterator<Item = u8> {
+    bits.chunks(8).map(|bits| bits.iter().rev().fold(0, |byte, bit| byte << 1 | *bit as u8))
+}
+
 /// Returns the group of rows whose values begin at an offset of the records section.
-fn group(rows: &[(&u64, &Vec<u8>)], values_at: usize) -> Vec<u8> {
-    let width = |number: u64| (0..=64).find(|bits| u128::from(number) >> bits == 0).expect("64 bits") as usize;
-    let (head, last) = (*rows[0].0, *rows[rows.len() - 1].0);
+fn group<K: GroupKey>(rows: &[(&K, &Vec<u8>)], values_at: usize) -> Vec<u8> {
+    let keys: Vec<u64> = rows.iter().map(|(key, _)| key.bounds().0).collect();
+    let (head, last) = (keys[0], keys[keys.len() - 1]);
     let least = rows.iter().map(|(_, value)| value.len()).min().expect("a row");
     let low_bits = width(last - head).saturating_sub(8);
     let end_bits = width(rows.iter().map(|(_, value)| value.len() - least).sum::<usize>() as u64);
@@ -416,22 +452,33 @@ fn group(rows: &[(&u64, &Vec<u8>)], values_at: usize) -> Vec<u8> {
     group.extend_from_slice(&values_at.to_le_bytes()[..6]);
     group.extend_from_slice(&[low_bits as u8, end_bits as u8]);
     group.extend_from_slice(&(least as u32).to_le_bytes());
-    group.extend(rows.iter().map(|(key, _)| ((*key - head) >> low_bits) as u8));
+    group.extend(keys.iter().map(|key| ((key - head) >> low_bits) as u8));
     group.resize(GROUP_ENTRIES, 255);
     let (mut bits, mut end) = (Vec::new(), 0);
-    for (key, value) in rows {
+    for (key, (_, value)) in keys.iter().zip(rows) {
         end += (value.len() - least) as u64;
-        bits.extend((0..low_bits).map(|bit| (*key - head) >> bit & 1));
+        bits.extend((0..low_bits).map(|bit| (key - head) >> bit & 1));
         bits.extend((0..end_bits).map(|bit| end >> bit & 1));
     }
     bits.resize(GROUP_ROWS * (low_bits + end_bits), 0);
-    group.extend(bits.chunks(8).map(|bits| bits.iter().rev().fold(0, |byte, bit| byte << 1 | *bit as u8)));
+    group.extend(bytes_of_bits(&bits));
+    let ends: Vec<u64> = rows.iter().filter_map(|(key, _)| key.bounds().1).collect();
+    if !ends.is_empty() {
+        let is_adjacent = |i: usize| i >= keys.len() || i + 1 < keys.len() && ends[i] + 1 == keys[i + 1];
+        group.extend(bytes_of_bits(&(0..GROUP_ROWS).map(|i| is_adjacent(i).into()).collect::<Vec<_>>()));
+        let extents: Vec<u64> = (0..keys.len()).filter(|i| !is_adjacent(*i)).map(|i| ends[i] - keys[i]).collect();
+        let extent_bits = extents.iter().map(|extent| width(*extent)).max().expect("the last row has an extent");
+        group.push(extent_bits as u8);
+        let bits: Vec<u64> =
+            extents.iter().flat_map(|extent| (0..extent_bits).map(move |bit| extent >> bit & 1)).collect();
+        group.extend(bytes_of_bits(&bits));
+    }
     group.resize(group.len().next_multiple_of(8), 0);
     group
 }
 
 /// Returns the rows of a valid file with the compact layout.
-pub fn rows_of_compact(file: &[u8]) -> BTreeMap<u64, Vec<u8>> {
+pub fn rows_of_compact<K: GroupKey>(file: &[u8]) -> BTreeMap<K, Vec<u8>> {
     let ((values, _), (groups, _), (places, _)) =
         (section(file, RECORDS), section(file, FENCES), section(file, PLACES));
     let row_count = number(file, ROW_COUNT) as usize;
@@ -449,9 +496,20 @@ pub fn rows_of_compact(file: &[u8]) -> BTreeMap<u64, Vec<u8>> {
         let i = row % GROUP_ROWS;
         let entry = |i: usize| i * (low_bits + end_bits);
         let end = |i: usize| field(entry(i) + low_bits, end_bits) as usize + (i + 1) * least;
-        let key = number(group, 0) + (u64::from(group[GROUP_CODES + i]) << low_bits | field(entry(i), low_bits));
+        let key =
+            |i: usize| number(group, 0) + (u64::from(group[GROUP_CODES + i]) << low_bits | field(entry(i), low_bits));
+        let last = (number(file, FLAGS) & 1 == 1).then(|| {
+            let adjacent_at = entry(GROUP_ROWS);
+            let is_adjacent = |i: usize| field(adjacent_at + i, 1) == 1;
+            let extent_bits = field(adjacent_at + GROUP_ROWS, 8) as usize;
+            let before = (0..i).filter(|i| !is_adjacent(*i)).count();
+            match is_adjacent(i) {
+                true => key(i + 1) - 1,
+                false => key(i) + field(adjacent_at + GROUP_ROWS + 8 + before * extent_bits, extent_bits),
+            }
+        });
         let first = values + (number(group, 8) & ((1 << 48) - 1)) as usize;
-        (key, file[first + if i == 0 { 0 } else { end(i - 1) }..first + end(i)].to_vec())
+        (K::new(key(i), last), file[first + if i == 0 { 0 } else { end(i - 1) }..first + end(i)].to_vec())
     };
     (0..row_count).map(row).collect()
 }

@@ -1,6 +1,7 @@
 //! Rows with keys of either kind, and files that are baked from them.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
@@ -195,6 +196,19 @@ impl Scratch {
     /// Returns a folder for tables with a layout.
     pub fn of(layout: TableLayout) -> Scratch {
         Scratch { folder: tempfile::tempdir().expect("a folder for temporary files"), layout }
+    }
+
+    /// Bakes ranges, and returns the bytes of the file.
+    pub fn bake_ranges<K: TestKey>(&self, rows: &BTreeMap<KeySpan<K>, Vec<u8>>) -> Vec<u8> {
+        let mut options = Options::default();
+        options.layout = self.layout;
+        options.replace = zero_kv::replace::ReplaceRules::any();
+        options.keys = K::KEYS;
+        options.key = Some(bake::Column::Number(1));
+        options.ranges = Some(bake::RangeEnds::Column(bake::Column::Number(2)));
+        let text: Vec<u8> = rows.iter().flat_map(|(span, value)| csv_row(span, value)).collect();
+        bake::bake_csv(&text[..], &self.path(), &options).expect("valid ranges");
+        std::fs::read(self.path()).expect("the baked file")
     }
 
     pub fn path(&self) -> PathBuf {

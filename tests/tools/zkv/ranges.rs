@@ -18,14 +18,17 @@ fn assert_dumps(text: &str, bake: &[&str], dump: &[&str], expected: &str, bake_a
 
 #[test]
 fn a_dump_of_ranges_has_their_ends() {
+    for layout in ["fast", "compact"] {
+        let numbers = ["--ranges", "1,2", "--layout", layout];
+        assert_dumps(
+            "10,19,b\n0,4,a\n5,9,a\n30,18446744073709551615,\"x,y\"\n",
+            &numbers,
+            &[],
+            "0,9,a\n10,19,b\n30,18446744073709551615,\"x,y\"\n",
+            &numbers,
+        );
+    }
     let numbers = ["--ranges", "1,2"];
-    assert_dumps(
-        "10,19,b\n0,4,a\n5,9,a\n30,18446744073709551615,\"x,y\"\n",
-        &numbers,
-        &[],
-        "0,9,a\n10,19,b\n30,18446744073709551615,\"x,y\"\n",
-        &numbers,
-    );
     let tsv = ["--ranges", "1,2", "--format", "tsv"];
     assert_dumps("0,4,a\n", &numbers, &["--format", "tsv"], "0\t4\ta\n", &tsv);
     let json = ["--format", "jsonl", "--ranges", "key,end", "--value", "value"];
