@@ -344,6 +344,7 @@ impl Finish<'_, '_> {
                 schema: self.schema.clone(),
                 first_text_key: first_text_key.map(|(input, _, line)| (input.to_owned(), line)),
                 file_len_bytes: file.layout.file_len_bytes(),
+                other_layout: layout::other(&file.records, &file.layout),
                 sections: file.layout.sections().map(|(kind, section)| (kind, section.len_bytes)).to_vec(),
                 values_len_bytes: file.records.values_len_bytes,
                 value_lens: file.records.value_lens,

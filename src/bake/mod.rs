@@ -24,6 +24,7 @@ mod keys;
 mod layout;
 mod old_table;
 mod options;
+mod other_lens;
 mod parse;
 mod place;
 mod range_keys;
@@ -76,7 +77,7 @@ pub use parse::parquet_key_type;
 pub use place::Cancel;
 use place::NewFile;
 use report::StageClock;
-pub use report::{Progress, Report};
+pub use report::{OtherLayout, Progress, Report};
 #[doc(hidden)]
 pub use report::{Stage, StageFacts, TableFacts};
 #[doc(hidden)]

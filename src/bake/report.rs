@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::input::InputFacts;
 use super::table::ValueLens;
 use super::warning::Warning;
-use crate::format::header::SectionKind;
+use crate::format::header::{SectionKind, TableLayout};
 use crate::format::key_type::KeyType;
 use crate::typed::Schema;
 
@@ -66,6 +66,8 @@ pub struct Report {
     pub first_text_key: Option<(String, u64)>,
     /// The length of the new file.
     pub file_len_bytes: u64,
+    /// The length that the file would have with the other layout. `None` if the table cannot have the other layout.
+    pub other_layout: Option<OtherLayout>,
     /// The length of each section of the new file.
     pub sections: Vec<(SectionKind, u64)>,
     /// The sum of the lengths of all values.
@@ -89,6 +91,26 @@ impl Report {
     /// Returns the average number of bytes per row that are not part of a value.
     pub fn overhead_bytes_per_row(&self) -> f64 {
         (self.file_len_bytes - self.values_len_bytes) as f64 / self.rows.max(1) as f64
+    }
+}
+
+/// The length of a table's file in a layout that the file does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OtherLayout {
+    /// The layout.
+    pub layout: TableLayout,
+    /// The length of the file.
+    pub len_bytes: u64,
+    /// Whether the length is exact. The length of a hash index of more than 32,768 rows is an estimate.
+    pub is_exact: bool,
+}
+
+impl OtherLayout {
+    /// Returns the length of two files together.
+    #[doc(hidden)]
+    pub fn plus(self, other: OtherLayout) -> OtherLayout {
+        OtherLayout { len_bytes: self.len_bytes + other.len_bytes, is_exact: self.is_exact && other.is_exact, ..self }
     }
 }
 

@@ -14,11 +14,12 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
 use super::groups::{GroupsWriter, WrittenGroups};
+use super::other_lens::OtherLens;
 use super::section::SectionWriter;
 use crate::format::FormatError;
 use crate::format::form::{RecordForm, RowKey};
 use crate::format::group::GroupRow;
-use crate::format::header::RECORDS_OFFSET_BYTES;
+use crate::format::header::{RECORDS_OFFSET_BYTES, TableLayout};
 use crate::format::key::Key;
 use crate::format::key_type::KeyType;
 use crate::format::record::{
@@ -54,6 +55,8 @@ pub(super) struct RecordsWriter {
     split_head: Vec<u8>,
     /// The groups of a table with the compact layout.
     groups: Option<GroupsWriter>,
+    /// What the rows take in the other layout, if their keys allow it.
+    other_lens: Option<OtherLens>,
 }
 
 /// Facts about the records that a [`RecordsWriter`] has written.
@@ -80,6 +83,8 @@ pub(super) struct WrittenRecords {
     pub(super) block_sums: Vec<U64>,
     /// The groups of a table with the compact layout, whose records are only values.
     pub(super) groups: Option<WrittenGroups>,
+    /// What the rows take in the other layout, if their keys allow it.
+    pub(super) other_lens: Option<OtherLens>,
 }
 
 impl RecordsWriter {
@@ -96,10 +101,11 @@ impl RecordsWriter {
         assert!((ALIGN_BYTES..=RECORD_ALIGN_MAX_BYTES).contains(&record_align_bytes));
         file.set_len(0)?;
         let smaller = (ALIGN_BYTES.ilog2()..record_align_bytes.ilog2()).map(|bits| (1 << bits, 0));
+        let form = RecordForm::new(key_type, has_ranges);
         Ok(RecordsWriter {
             section: SectionWriter::new(file, RECORDS_OFFSET_BYTES, threads)?,
             key_type,
-            form: RecordForm::new(key_type, has_ranges),
+            form,
             align_bytes: record_align_bytes,
             len_max_bytes: records_len_max_bytes(record_align_bytes, PLACE_BITS),
             place_bits: PLACE_BITS,
@@ -112,6 +118,7 @@ impl RecordsWriter {
             ends: None,
             split_head: Vec::new(),
             groups: None,
+            other_lens: OtherLens::new(TableLayout::Fast, form),
         })
     }
 
@@ -119,7 +126,9 @@ impl RecordsWriter {
     /// file in `temp_dir`.
     pub(super) fn compact(self, temp_dir: &Path) -> io::Result<Self> {
         let groups = Some(GroupsWriter::new(temp_dir, self.form.has_ends)?);
-        Ok(RecordsWriter { groups, align_bytes: 1, len_max_bytes: RECORDS_LEN_MAX_BYTES, at_smaller: vec![], ..self })
+        let other_lens = OtherLens::new(TableLayout::Compact, self.form);
+        let len_max_bytes = RECORDS_LEN_MAX_BYTES;
+        Ok(RecordsWriter { groups, align_bytes: 1, len_max_bytes, at_smaller: vec![], other_lens, ..self })
     }
 
     /// Sets the number of bits of a place. Tests use few bits, so that a short section already exceeds the range of
@@ -175,9 +184,7 @@ impl RecordsWriter {
                 self.section.push(&zeros[..len_bytes - self.split_head.len() - value.len()])?;
             }
         }
-        self.row_count += 1;
-        self.values_len_bytes += value.len() as u64;
-        self.value_lens.add(value.len());
+        self.count(row_key, value.len());
         // The format requires the smallest alignment that fits, so that the same rows give the same bytes.
         for (align_bytes, all_len_bytes) in &mut self.at_smaller {
             *all_len_bytes += record_len_bytes(self.form, row_key, value.len(), *align_bytes) as u64;
@@ -196,10 +203,19 @@ impl RecordsWriter {
         let end = row_key.end.and_then(|end| end.as_u64());
         groups.push(GroupRow { key, end, value_len_bytes: value.len() as u64 })?;
         self.section.push(value)?;
-        self.row_count += 1;
-        self.values_len_bytes += value.len() as u64;
-        self.value_lens.add(value.len());
+        self.count(row_key, value.len());
         Ok(())
+    }
+
+    /// Counts a row that was added.
+    #[inline]
+    fn count(&mut self, row_key: RowKey<'_>, value_len_bytes: usize) {
+        self.row_count += 1;
+        self.values_len_bytes += value_len_bytes as u64;
+        self.value_lens.add(value_len_bytes);
+        if let Some(lens) = &mut self.other_lens {
+            lens.add(row_key, value_len_bytes);
+        }
     }
 
     /// Returns the error for a row whose key or end has another form than those of the table.
@@ -219,6 +235,7 @@ impl RecordsWriter {
         });
         let common = self.ends.map_or(0, |(first, last)| Key::Bytes(&first).common_len_bytes(&Key::Bytes(&last)));
         self.seed.write(&self.seed_bytes);
+        self.other_lens.iter_mut().for_each(OtherLens::finish);
         Ok(WrittenRecords {
             key_type: self.key_type,
             has_ranges: self.form.has_ends,
@@ -232,6 +249,7 @@ impl RecordsWriter {
             first_seed: self.seed.finish(),
             block_sums: self.section.finish()?,
             groups,
+            other_lens: self.other_lens,
         })
     }
 

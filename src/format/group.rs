@@ -302,12 +302,7 @@ fn mask(bits: u32) -> u64 {
 /// # Panics
 /// If there are no rows, or more than [`GROUP_ROWS`].
 pub fn write_group(rows: &[GroupRow], position: u64, groups: &mut Vec<u8>) {
-    let (head, last) = (rows[0].key, rows[rows.len() - 1].key);
-    let span = last.saturating_sub(head);
-    let len_min = rows.iter().map(|row| row.value_len_bytes).min().unwrap_or_default();
-    let excess = rows.iter().map(|row| row.value_len_bytes - len_min).sum();
-    let widths = Widths { low_bits: bits_of(span).saturating_sub(CODE_BITS), end_bits: bits_of(excess) };
-    let extents = rows[0].end.map(|_| extents_of(rows));
+    let (head, Shape { widths, len_min, extents }) = (rows[0].key, Shape::of(rows));
     let start = groups.len();
     groups.resize(start + group_len_bytes(widths, extents.map_or(0, Extents::len_bytes)), 0);
     let group = &mut groups[start..];
@@ -327,6 +322,34 @@ pub fn write_group(rows: &[GroupRow], position: u64, groups: &mut Vec<u8>) {
     }
     if let Some(extents) = extents {
         put_extents(&mut group[entries_end_bytes(widths)..], rows, extents);
+    }
+}
+
+/// Returns the length of the group that [`write_group`] writes for some rows.
+///
+/// # Panics
+/// If there are no rows.
+pub fn len_of_group_bytes(rows: &[GroupRow]) -> usize {
+    let Shape { widths, extents, .. } = Shape::of(rows);
+    group_len_bytes(widths, extents.map_or(0, Extents::len_bytes))
+}
+
+/// What determines the length of the group of some rows.
+struct Shape {
+    widths: Widths,
+    /// The length of the shortest value.
+    len_min: u64,
+    /// Where the ranges end, in a table of ranges.
+    extents: Option<Extents>,
+}
+
+impl Shape {
+    fn of(rows: &[GroupRow]) -> Shape {
+        let span = rows[rows.len() - 1].key.saturating_sub(rows[0].key);
+        let len_min = rows.iter().map(|row| row.value_len_bytes).min().unwrap_or_default();
+        let excess = rows.iter().map(|row| row.value_len_bytes - len_min).sum();
+        let widths = Widths { low_bits: bits_of(span).saturating_sub(CODE_BITS), end_bits: bits_of(excess) };
+        Shape { widths, len_min, extents: rows[0].end.map(|_| extents_of(rows)) }
     }
 }
 
@@ -393,6 +416,7 @@ mod tests {
         let rows: Vec<GroupRow> = keys.iter().enumerate().map(row).collect();
         let mut groups = Vec::new();
         write_group(&rows, position, &mut groups);
+        assert_eq!(groups.len(), len_of_group_bytes(&rows));
         groups
     }
 
@@ -407,6 +431,7 @@ mod tests {
         let rows: Vec<GroupRow> = keys.iter().enumerate().map(row).collect();
         let mut groups = Vec::new();
         write_group(&rows, 0, &mut groups);
+        assert_eq!(groups.len(), len_of_group_bytes(&rows));
         (rows.into_iter().map(|row| row.end.unwrap()).collect(), groups)
     }
 

@@ -85,6 +85,47 @@ fn the_report_describes_inputs_output_and_stages() {
 }
 
 #[test]
+fn the_report_has_the_length_of_the_file_in_the_other_layout() {
+    let folder = Folder::new();
+    let single =
+        |count: u64| -> String { (0..count).map(|i| format!("{},{}\n", i * i, "v".repeat(i as usize % 30))).collect() };
+    let range = |i: u64| format!("{},{},{i}\n", i * 10, i * 10 + if i.is_multiple_of(7) { 4 } else { 9 });
+    let tables: [(String, &[&str]); 3] =
+        [((0..1000).map(range).collect(), &["--ranges", "1,2"]), (single(2000), &[]), (single(40_000), &[])];
+    for (number, (text, args)) in tables.iter().enumerate() {
+        let bake = |layout: &str| {
+            let args = [args, &["--layout", layout, "--report", "report.json"][..]].concat();
+            let out = folder.bake_text(text, &args).succeeds().out.clone();
+            (out, report(&folder, "report.json")["output"].clone())
+        };
+        let ((fast_out, fast), (compact_out, compact)) = (bake("fast"), bake("compact"));
+        let expected = serde_json::json!({"layout": "compact", "len_bytes": compact["len_bytes"], "is_exact": true});
+        assert_eq!(fast["other_layout"], expected, "table {number}");
+        let text = format!("{} bytes (--layout compact: {}) in ", fast["len_bytes"], compact["len_bytes"]);
+        assert!(fast_out.contains(&text), "{fast_out}");
+        let other = &compact["other_layout"];
+        let (estimate, len_bytes) = (other["len_bytes"].as_u64().unwrap(), fast["len_bytes"].as_u64().unwrap());
+        // Hashes decide how long an index of several parts is.
+        match number {
+            2 => assert!(other["is_exact"] == false && estimate.abs_diff(len_bytes) < len_bytes / 500, "{other}"),
+            _ => assert!(other["is_exact"] == true && estimate == len_bytes, "table {number}: {other}, {len_bytes}"),
+        }
+        let about = if number == 2 { "about " } else { "" };
+        assert!(compact_out.contains(&format!("(--layout fast: {about}{estimate}) in ")), "{compact_out}");
+    }
+    let shards = ["--shards", "2", "-o", "shards", "--report", "report.json"];
+    folder.bake_text(&tables[1].0, &shards).succeeds();
+    let output = &report(&folder, "report.json")["output"];
+    let of_shards =
+        output["shards"].as_array().unwrap().iter().map(|shard| shard["other_layout"]["len_bytes"].as_u64());
+    assert_eq!(of_shards.sum::<Option<u64>>(), output["other_layout"]["len_bytes"].as_u64());
+    let folder = Folder::new();
+    let ended = folder.bake_text("a,b\n", &["--keys", "bytes", "--report", "report.json"]);
+    assert!(!ended.succeeds().out.contains("--layout"), "{}", ended.out);
+    assert_eq!(report(&folder, "report.json")["output"]["other_layout"], Value::Null);
+}
+
+#[test]
 fn standard_output_has_only_the_report() {
     let folder = Folder::new();
     let ended = folder.bake_text("1,one\n", &["--report", "-"]);

@@ -34,6 +34,7 @@ use crate::format::header::{Dimensions, Layout, RECORDS_OFFSET_BYTES, TableLayou
 use crate::format::heads::Heads;
 use crate::format::index::{Hash, PART_ROWS, Parts};
 use crate::format::key::Key;
+pub(super) use slots::parts;
 use slots::{Entry, PilotChooser};
 use walk::Walk;
 

@@ -55,7 +55,7 @@ pub(super) fn seeds(first: u64) -> impl Iterator<Item = u64> {
 
 /// Returns the number of parts of a table, the number of pilots per part, and the number of slots per part.
 /// `part_rows_max` is the number of rows in the largest part.
-pub(super) fn parts(row_count: u64, part_rows_max: u64) -> Parts {
+pub(in crate::bake) fn parts(row_count: u64, part_rows_max: u64) -> Parts {
     Parts {
         count: Parts::count(row_count),
         pilots: part_rows_max.div_ceil(GROUP_KEYS).max(1),

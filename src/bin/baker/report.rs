@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use zero_kv::bake::{Report, ShardReport, TableFacts};
+use zero_kv::bake::{OtherLayout, Report, ShardReport, TableFacts};
 use zero_kv::counted::counted;
 
 pub(crate) enum Baked {
@@ -26,6 +26,17 @@ impl Baked {
         match self {
             Baked::Table(report) => fact(report),
             Baked::Shards(shards) => shards.iter().map(|shard| fact(&shard.report)).sum(),
+        }
+    }
+
+    /// Returns the length that all files would have with the other layout.
+    fn other_layout(&self) -> Option<OtherLayout> {
+        match self {
+            Baked::Table(report) => report.other_layout,
+            Baked::Shards(shards) => {
+                let others = shards.iter().map(|shard| shard.report.other_layout);
+                others.reduce(|all, other| all.zip(other).map(|(all, other)| all.plus(other)))?
+            }
         }
     }
 
@@ -63,8 +74,15 @@ pub(crate) fn summary(output: &Path, baked: &Baked, took: Duration) -> String {
         Baked::Shards(shards) => format!("{}, ", counted(shards.len(), "shard")),
     };
     let rows = baked.sum(|report| report.rows);
+    let other = match baked.other_layout() {
+        Some(OtherLayout { layout, len_bytes, is_exact, .. }) => {
+            let about = if is_exact { "" } else { "about " };
+            format!(" (--layout {layout}: {about}{len_bytes})")
+        }
+        None => String::new(),
+    };
     format!(
-        "{}: {files}{}{counts}, {} bytes in {seconds:.2} s, {:.0} rows/s, {:.1} bytes of overhead per row; keys are \
+        "{}: {files}{}{counts}, {} bytes{other} in {seconds:.2} s, {:.0} rows/s, {:.1} bytes of overhead per row; keys are \
          {}{why}",
         output.display(),
         counted(rows, "row"),
@@ -137,6 +155,7 @@ fn json_of_file(path: &Path, report: &Report) -> Value {
     json!({
         "name": path.to_string_lossy(),
         "len_bytes": report.file_len_bytes,
+        "other_layout": json_of_layout(report.other_layout),
         "digest": hex(report.digest),
         "keys": report.key_type.to_string(),
         "sections_len_bytes": sections,
@@ -156,10 +175,17 @@ fn json_of_shards(folder: &Path, shards: &[ShardReport], baked: &Baked) -> Value
     json!({
         "name": folder.to_string_lossy(),
         "len_bytes": baked.sum(|report| report.file_len_bytes),
+        "other_layout": json_of_layout(baked.other_layout()),
         "keys": baked.first().key_type.to_string(),
         "overhead_bytes_per_row": baked.overhead_bytes_per_row(),
         "shards": shards.iter().map(of_shard).collect::<Vec<_>>(),
     })
+}
+
+fn json_of_layout(other: Option<OtherLayout>) -> Option<Value> {
+    other.map(
+        |other| json!({ "layout": other.layout.to_string(), "len_bytes": other.len_bytes, "is_exact": other.is_exact }),
+    )
 }
 
 fn value_len_bytes(report: &Report) -> Value {
