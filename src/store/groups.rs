@@ -396,13 +396,10 @@ impl<'a> Groups<'a> {
         }
         let row_count = self.row_count.saturating_sub(number * GROUP_ROWS).min(GROUP_ROWS);
         let group = Group::at(self.groups, offset_bytes, row_count, self.has_ranges).ok_or(Damaged)?;
-        if !G::IS_OPEN
-            && !(gate.admits_groups(offset_bytes..offset_bytes + group.head_len_bytes())
-                && gate.admits_groups(offset_bytes..offset_bytes + group.len_bytes()))
-        {
-            return Err(Damaged);
-        }
-        Ok(group)
+        // The length of the group is in its head, which has to be verified before it is used.
+        let admits = |len_bytes| gate.admits_groups(offset_bytes..offset_bytes + len_bytes);
+        let is_admitted = G::IS_OPEN || admits(group.head_len_bytes()) && admits(group.len_bytes());
+        if is_admitted { Ok(group) } else { Err(Damaged) }
     }
 
     /// Verifies the blocks of a group and of its place, and returns the group. Returns `None` if a block is damaged.

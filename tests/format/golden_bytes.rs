@@ -286,7 +286,7 @@ fn range_tables() -> Vec<BTreeMap<KeySpan<u64>, Vec<u8>>> {
         let row = |row: u64| {
             let first = next;
             let last = first + random.next() % (len_max + 1);
-            next = last + 1 + if row % gap_every == 0 { random.next() % 5000 + 1 } else { 0 };
+            next = last + 1 + if row.is_multiple_of(gap_every) { random.next() % 5000 + 1 } else { 0 };
             // Adjacent ranges of one value would be one range.
             (KeySpan { first, last }, [&row.to_le_bytes()[..2], &random.bytes(row as usize % 4)].concat())
         };
