@@ -109,7 +109,9 @@ fn the_summary_is_one_line_and_quiet_prints_nothing() {
     let bytes = std::fs::metadata(folder.path("table.db")).unwrap().len();
     let (start, rest) = out.split_once(" s, ").expect("seconds");
     let (figures, seconds) = start.rsplit_once(" in ").expect("seconds");
-    assert_eq!(figures, format!("table.db: 2 rows, {bytes} bytes"));
+    folder.bake(&["rows.csv", "-o", "compact.db", "--layout", "compact"]).succeeds();
+    let compact_bytes = std::fs::metadata(folder.path("compact.db")).unwrap().len();
+    assert_eq!(figures, format!("table.db: 2 rows, {bytes} bytes (--layout compact: {compact_bytes})"));
     assert!(seconds.parse::<f64>().is_ok(), "{out}");
     let (rate, overhead) = rest.trim_end().split_once(" rows/s, ").expect("a rate");
     assert!(rate.parse::<f64>().is_ok_and(|rate| rate > 0.0), "{out}");
@@ -117,7 +119,7 @@ fn the_summary_is_one_line_and_quiet_prints_nothing() {
     for quiet in ["--quiet", "-q"] {
         assert_eq!(folder.bake(&["rows.csv", quiet]).succeeds().out, "");
     }
-    assert_eq!(folder.names(), ["rows.csv", "storage.db", "table.db"]);
+    assert_eq!(folder.names(), ["compact.db", "rows.csv", "storage.db", "table.db"]);
 }
 
 #[test]

@@ -469,5 +469,5 @@ fn ranges_in_memory_give_the_same_file_as_ranges_in_text() {
     }
     let options = two_columns("u64", Overlaps::Error);
     let found = bake_memory(&[("1", "2", "a"), ("5", "", "b")], &options).unwrap_err().to_string();
-    assert!(found.starts_with("rows:2: the end of the range: \"\" is not a number"), "{found}");
+    assert!(found.starts_with("rows:2: the end of the range \"\" is not a number"), "{found}");
 }
