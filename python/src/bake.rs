@@ -319,21 +319,24 @@ impl PythonRows {
         let (key, value) = pair(row, self.taken)?;
         let taken = self.taken;
         let at_row = |error| at_row(row.py(), taken, error);
-        self.end.clear();
-        let key = match self.range_form {
-            None => key,
+        let (key, end) = match self.range_form {
+            None => (key, None),
             Some(form) => {
                 let (mut parts, end) = form.range(&key).map_err(at_row)?;
-                let last_part = self.keys.last_part();
-                let end = stored_key(&end, last_part).map_err(at_row)?;
-                last_part.key_type().write(end.as_key(), &mut self.end);
-                match parts.len() {
+                let key = match parts.len() {
                     1 => parts.remove(0),
                     _ => PyTuple::new(row.py(), parts)?.into_any(),
-                }
+                };
+                (key, Some(end))
             }
         };
         let key = stored_key(&key, self.keys).map_err(at_row)?;
+        self.end.clear();
+        if let Some(end) = end {
+            let last_part = self.keys.last_part();
+            let end = stored_key(&end, last_part).map_err(at_row)?;
+            last_part.key_type().write(end.as_key(), &mut self.end);
+        }
         let key = match self.keys {
             Expected::Only(key_type) if !key_type.is_plain() => {
                 self.text.clear();

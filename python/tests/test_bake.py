@@ -146,7 +146,7 @@ def test_ambiguous_columns_must_be_named(tmp_path: pathlib.Path) -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             zero_kv.bake(frame, tmp_path / "table.db", **options)
-    with pytest.raises(TypeError, match="key and value name columns, which an object of type dict does not have"):
+    with pytest.raises(TypeError, match="key, value, ranges, and cidr name columns, which an object of type dict does not have"):
         zero_kv.bake({1: b""}, tmp_path / "table.db", key="a")
     with pytest.raises(TypeError, match="rows are the path"):
         zero_kv.bake("table.csv", tmp_path / "table.db")

@@ -163,7 +163,7 @@ REJECTED: list[tuple[Any, dict[str, Any], str]] = [
     ({1: {"price": 2.5, "name": "pen"}}, {}, "pass types with a type for each column, such as types={'price': 'f64', 'name': 'text?'}"),
     ({1: object()}, {}, "pass types with the type of the value"),
     ({1: 2**63}, {}, "column \"value\" is i64"),
-    ({1: b"x"}, {"key": "id"}, "leave them out, or pass a DataFrame"),
+    ({1: b"x"}, {"key": "id"}, "leave key and value out"),
     ((IDS, MATRIX[:-1]), {}, "pass arrays of the same length"),
     ((IDS[:2], numpy.zeros((2, 3, 4))), {}, "call values.reshape(len(keys), -1)"),
     ((IDS[:2], numpy.array([["a"], ["b"]])), {}, 'convert them, as in values.astype("float32")'),

@@ -199,8 +199,7 @@ def test_rows_and_arguments_that_are_no_ranges_are_errors(tmp_path: pathlib.Path
         (frame, {"ranges": "s"}, ValueError, "ranges is 's', where two names of columns"),
         (frame, {"ranges": ("s", "t")}, ValueError, "the column 't'|key is 't'"),
         (frame, {"cidr": 5}, TypeError, "cidr is 5, where the name of a column or True"),
-        ({(1, 2): b"x"}, {"ranges": ("s", "e")}, TypeError, "pass True if they are ranges or cidr"),
-        ({(1, 2): b"x"}, {"ranges": True, "layout": "compact"}, zero_kv.BakeFailed, r"the rows are ranges.*\(layout\)"),
+        ({(1, 2): b"x"}, {"ranges": ("s", "e")}, TypeError, "give ranges=True or cidr=True, or pass a DataFrame"),
     ]:
         with pytest.raises(error, match=message):
             zero_kv.bake(rows, tmp_path / "t.db", **options)
@@ -234,6 +233,7 @@ def test_text_that_looks_like_addresses_or_uuids_causes_a_warning_when_it_become
 
 def test_a_matrix_of_first_and_last_keys_is_ranges(tmp_path: pathlib.Path) -> None:
     ends = numpy.array([[1, 4], [5, 9]], dtype="uint64")
-    zero_kv.bake((ends, numpy.array([1.5, 2.5])), tmp_path / "t.db", ranges=True)
-    with zero_kv.open(tmp_path / "t.db") as table:
-        assert table.cover_columns([4, 5, 10], fill=0)["value"].tolist() == [1.5, 2.5, 0]
+    for layout in ("fast", "compact"):
+        zero_kv.bake((ends, numpy.array([1.5, 2.5])), tmp_path / "t.db", ranges=True, layout=layout)
+        with zero_kv.open(tmp_path / "t.db") as table:
+            assert table.cover_columns([4, 5, 10], fill=0).tolist() == [[1.5], [2.5], [0.0]]

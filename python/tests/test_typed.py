@@ -601,7 +601,7 @@ def test_malformed_typed_rows_are_rejected(tmp_path: pathlib.Path) -> None:
         zero_kv.bake({1: (1,)}, path, types={"a": "i31"})
     with pytest.raises(ValueError, match="types are missing"):
         zero_kv.bake({1: (1,)}, path, typed=True)
-    with pytest.raises(TypeError, match="key and value name columns"):
+    with pytest.raises(TypeError, match="key, value, ranges, and cidr name columns"):
         zero_kv.bake({1: (1,)}, path, types=types, value="v")
     with pytest.raises(ValueError, match="cast is given"):
         zero_kv.bake({1: b""}, path, cast=True)

@@ -258,10 +258,11 @@ pub(crate) fn hiredis() -> Result<(), Missing> {
 /// Runs a program with a text as its standard input.
 #[track_caller]
 fn output_for(mut command: Command, input: &str) -> String {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let output = thread::scope(|scope| {
-        scope.spawn(move || stdin.write_all(input.as_bytes()).unwrap());
+        // If the program ends before it has read everything, its output has the reason.
+        scope.spawn(move || _ = stdin.write_all(input.as_bytes()));
         child.wait_with_output().unwrap()
     });
     assert!(output.status.success(), "{command:?}: {output:?}");

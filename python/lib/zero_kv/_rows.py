@@ -118,8 +118,8 @@ def _rows_of_columns(
     if names is None:
         if key is not None and types is None or value is not None:
             raise TypeError(
-                f"key and value name columns, which an object of type {type(rows).__name__} does not have: leave them out, "
-                "pass True if they are ranges or cidr, or pass a DataFrame"
+                f"key, value, ranges, and cidr name columns, which an object of type {type(rows).__name__} does not have: "
+                "leave key and value out, give ranges=True or cidr=True, or pass a DataFrame"
             )
         return _pair_rows(rows, key, typed, types, base_schema)
     if wanted is None and not typed and types is None:
