@@ -5,10 +5,9 @@ use std::thread;
 
 use rustix::process::Signal;
 use zero_kv::bake::Keys;
-use zero_kv::client::{Cache, Client, ClientError, Login, Options, Pool, PoolOptions, RowsOrValues};
+use zero_kv::client::{Cache, Client, Options, Pool, PoolOptions, RowsOrValues};
 
 use super::both::{AnyClient, with_both};
-use super::logins;
 use crate::helpers::generations::{Shape, named};
 use crate::helpers::random::Random;
 use crate::helpers::repeating::StopOnDrop;
@@ -23,8 +22,6 @@ with_both!(
     a_restarted_server_and_a_closed_connection_have_no_cached_values,
     rows_of_typed_tables_are_cached_with_their_schema,
     a_cache_stays_within_its_limit,
-    cached_values_over_tls_are_forgotten_when_the_table_is_replaced,
-    cached_values_are_forgotten_when_the_permissions_of_the_user_change,
 );
 
 const SHAPE: Shape = Shape { rows: 300, len_max_bytes: 9000 };
@@ -161,67 +158,6 @@ fn a_cache_stays_within_its_limit<C: AnyClient>() {
     }
     assert!(cache.held_bytes() > 40_000 && cache.len() > 100, "{} bytes, {}", cache.held_bytes(), cache.len());
     assert!(server.number("requests_get") < 300 * 20, "hot keys were found");
-}
-
-fn cached_values_over_tls_are_forgotten_when_the_table_is_replaced<C: AnyClient>() {
-    let scene = logins::Scene::new();
-    let (cache, _) = options(1 << 20);
-    let options = Options { cache: Some(cache.clone()), ..scene.options(Login::new("a", "secret")) };
-    let mut client = C::connect(scene.address(""), &options).unwrap();
-    let mut expected = scene.table.model.get(&7).cloned();
-    for generation in 2..6 {
-        assert_eq!(client.get_number(7).unwrap(), expected);
-        let before = scene.server.number("requests_get");
-        for _ in 0..3 {
-            assert_eq!(client.get_number(7).unwrap(), expected);
-        }
-        assert_eq!(scene.server.number("requests_get"), before);
-        let new = scene.table.db().with_extension("new");
-        bake_text(&new, Keys::U64, format!("7,{generation}\n"));
-        std::fs::rename(new, scene.table.db()).unwrap();
-        scene.server.signal(Signal::HUP);
-        scene.server.wait_for("generation", generation);
-        expected = Some(generation.to_string().into_bytes());
-        eventually("the cached value is forgotten", || client.get_number(7).unwrap() == expected);
-        assert_eq!(cache.len(), 1);
-    }
-}
-
-fn cached_values_are_forgotten_when_the_permissions_of_the_user_change<C: AnyClient>() {
-    let scene = logins::Scene::new();
-    let (cache, _) = options(1 << 20);
-    let connect = |user: &str, password: &str| {
-        let options = Options { cache: Some(cache.clone()), ..scene.options(Login::new(user, password)) };
-        C::connect(scene.address(""), &options).unwrap()
-    };
-    let (mut limited, mut unlimited) = (connect("b", "other"), connect("a", "secret"));
-    let value = |key: u64| scene.table.model.get(&key).cloned();
-    let is_refused = |client: &mut C, key| match client.get_number(key) {
-        Err(ClientError::NotPermitted { .. }) => true,
-        found => {
-            assert_eq!(found.unwrap(), value(key));
-            false
-        }
-    };
-    // The users share a cache, but not its values.
-    assert!([10, 20].into_iter().all(|key| !is_refused(&mut unlimited, key)));
-    for (permitted, refused) in [(10, 20), (20, 10), (10, 20)] {
-        scene.permit(Some(permitted / 10));
-        eventually("the user may read other keys", || !is_refused(&mut limited, permitted));
-        // The call that reads the notice does not store its value.
-        eventually("a permitted key is cached", || {
-            let before = scene.server.number("requests_get");
-            assert!((0..3).all(|_| !is_refused(&mut limited, permitted)));
-            scene.server.number("requests_get") == before
-        });
-        assert!((0..3).all(|_| is_refused(&mut limited, refused)), "a key that is not permitted is not cached");
-        assert!([10, 20].into_iter().all(|key| !is_refused(&mut unlimited, key)));
-    }
-    // A user who is removed is disconnected, and has no cached values.
-    scene.permit(None);
-    eventually("the user is disconnected", || limited.get_number(10).is_err());
-    assert!((0..3).all(|_| limited.get_number(10).is_err()));
-    assert!([10, 20].into_iter().all(|key| !is_refused(&mut unlimited, key)));
 }
 
 /// A client that checks what it reads: values name their generation, and the generations of one client never decrease.

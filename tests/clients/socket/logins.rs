@@ -2,12 +2,16 @@
 
 use std::path::PathBuf;
 
+use rustix::process::Signal;
+use zero_kv::bake::Keys;
 use zero_kv::client::{Cache, ClientError, Login, Options, Pool, PoolOptions, TlsOptions};
 
 use super::both::{AnyClient, with_both};
+use crate::helpers::rows::bake_text;
 use crate::helpers::servers::Server;
 use crate::helpers::tables::Table;
 use crate::helpers::tls::{Authority, TlsFiles};
+use crate::helpers::waiting::eventually;
 
 with_both!(
     each_connection_logs_in_once,
@@ -15,6 +19,8 @@ with_both!(
     logins_that_fail_say_why,
     a_call_whose_login_fails_logs_in_once,
     a_user_needs_a_permission_for_each_key,
+    cached_values_over_tls_are_forgotten_when_the_table_is_replaced,
+    cached_values_are_forgotten_when_the_permissions_of_the_user_change,
 );
 
 /// A users file with two users: `a` with the password `secret`, and `b` with the password `other`. `b` may read only
@@ -24,14 +30,14 @@ const USERS: &str = "user default off\n\
     user b on #d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa ~1* +@read\n";
 
 /// A server with users.
-pub(super) struct Scene {
-    pub(super) table: Table,
+struct Scene {
+    table: Table,
     files: TlsFiles,
-    pub(super) server: Server,
+    server: Server,
 }
 
 impl Scene {
-    pub(super) fn new() -> Scene {
+    fn new() -> Scene {
         let (table, authority) = (Table::of_rows(100), Authority::new());
         let files = TlsFiles::write(table.folder.path(), &authority, &authority.issue());
         std::fs::write(table.folder.path().join("users.acl"), USERS).unwrap();
@@ -41,7 +47,7 @@ impl Scene {
 
     /// Replaces the users file by one in which the user `b` may read only the keys that start with a digit, or does not
     /// exist.
-    pub(super) fn permit(&self, digit: Option<u64>) {
+    fn permit(&self, digit: Option<u64>) {
         let new = self.table.folder.path().join("new.acl");
         let users = match digit {
             Some(digit) => USERS.replace("~1*", &format!("~{digit}*")),
@@ -57,7 +63,7 @@ impl Scene {
         table.serve_with(&[&["--tls", tls, "--users", users.to_str().unwrap()], &rest[..]].concat())
     }
 
-    pub(super) fn address(&self, user: &str) -> String {
+    fn address(&self, user: &str) -> String {
         format!("zkv+tls://{user}localhost:{}", self.server.tls().port())
     }
 
@@ -67,7 +73,7 @@ impl Scene {
         path
     }
 
-    pub(super) fn options(&self, login: Login) -> Options {
+    fn options(&self, login: Login) -> Options {
         let tls = TlsOptions { ca_file: Some(self.files.ca.clone()), ..TlsOptions::default() };
         Options { login: Some(login), tls, ..Options::default() }
     }
@@ -172,4 +178,65 @@ fn each_connection_of_a_pool_logs_in() {
         assert!(lent.iter_mut().all(|client| client.get(7).unwrap().is_some()));
     }
     assert_eq!(scene.server.number("requests_auth"), 3);
+}
+
+fn cached_values_over_tls_are_forgotten_when_the_table_is_replaced<C: AnyClient>() {
+    let scene = Scene::new();
+    let cache = Cache::new(1 << 20);
+    let options = Options { cache: Some(cache.clone()), ..scene.options(Login::new("a", "secret")) };
+    let mut client = C::connect(scene.address(""), &options).unwrap();
+    let mut expected = scene.table.model.get(&7).cloned();
+    for generation in 2..6 {
+        assert_eq!(client.get_number(7).unwrap(), expected);
+        let before = scene.server.number("requests_get");
+        for _ in 0..3 {
+            assert_eq!(client.get_number(7).unwrap(), expected);
+        }
+        assert_eq!(scene.server.number("requests_get"), before);
+        let new = scene.table.db().with_extension("new");
+        bake_text(&new, Keys::U64, format!("7,{generation}\n"));
+        std::fs::rename(new, scene.table.db()).unwrap();
+        scene.server.signal(Signal::HUP);
+        scene.server.wait_for("generation", generation);
+        expected = Some(generation.to_string().into_bytes());
+        eventually("the cached value is forgotten", || client.get_number(7).unwrap() == expected);
+        assert_eq!(cache.len(), 1);
+    }
+}
+
+fn cached_values_are_forgotten_when_the_permissions_of_the_user_change<C: AnyClient>() {
+    let scene = Scene::new();
+    let cache = Cache::new(1 << 20);
+    let connect = |user: &str, password: &str| {
+        let options = Options { cache: Some(cache.clone()), ..scene.options(Login::new(user, password)) };
+        C::connect(scene.address(""), &options).unwrap()
+    };
+    let (mut limited, mut unlimited) = (connect("b", "other"), connect("a", "secret"));
+    let value = |key: u64| scene.table.model.get(&key).cloned();
+    let is_refused = |client: &mut C, key| match client.get_number(key) {
+        Err(ClientError::NotPermitted { .. }) => true,
+        found => {
+            assert_eq!(found.unwrap(), value(key));
+            false
+        }
+    };
+    // The users share a cache, but not its values.
+    assert!([10, 20].into_iter().all(|key| !is_refused(&mut unlimited, key)));
+    for (permitted, refused) in [(10, 20), (20, 10), (10, 20)] {
+        scene.permit(Some(permitted / 10));
+        eventually("the user may read other keys", || !is_refused(&mut limited, permitted));
+        // The call that reads the notice does not store its value.
+        eventually("a permitted key is cached", || {
+            let before = scene.server.number("requests_get");
+            assert!((0..3).all(|_| !is_refused(&mut limited, permitted)));
+            scene.server.number("requests_get") == before
+        });
+        assert!((0..3).all(|_| is_refused(&mut limited, refused)), "a key that is not permitted is not cached");
+        assert!([10, 20].into_iter().all(|key| !is_refused(&mut unlimited, key)));
+    }
+    // A user who is removed is disconnected, and has no cached values.
+    scene.permit(None);
+    eventually("the user is disconnected", || limited.get_number(10).is_err());
+    assert!((0..3).all(|_| limited.get_number(10).is_err()));
+    assert!([10, 20].into_iter().all(|key| !is_refused(&mut unlimited, key)));
 }
