@@ -1,7 +1,7 @@
 //! Collects the groups of the compact layout while the values are written.
 //!
-//! In: the key, the end of the range, and the length of the value of each row, in key order. Out: the groups in an unnamed temporary file,
-//! because they follow the values in the table's file, and the values have not ended yet.
+//! In: the key, the end of the range, and the length of the value of each row, in key order. Out: the groups in an
+//! unnamed temporary file, because they follow the values in the table's file, and the values have not ended yet.
 
 use std::fs::File;
 use std::hash::Hasher;

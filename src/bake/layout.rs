@@ -19,8 +19,8 @@ pub(super) fn check(options: &Options, key_type: KeyType) -> Result<(), BakeErro
     }
 }
 
-/// Returns the length of a table's file in the other layout. `layout` is that of its file. Returns `None` if its keys
-/// allow no other layout, or if the other layout has a limit that the rows exceed.
+/// Returns how long a table's file would be in the layout that it does not have. `layout` describes the file. Returns
+/// `None` if its keys allow no other layout, or if the rows exceed a limit of the other layout.
 pub(super) fn other(records: &WrittenRecords, layout: &Layout) -> Option<OtherLayout> {
     let lens = records.other_lens.as_ref()?;
     let of_file = layout.dimensions;

@@ -330,8 +330,8 @@ impl Store {
         self.record_at_with_form(self.form, offset_bytes)
     }
 
-    /// Returns the record at an offset, as [`Store::record_at`] does. `form` must be that of the table's records. If
-    /// `form` is a constant, the compiler removes the branches on the form.
+    /// Returns the record at an offset, as [`Store::record_at`] does. `form` must equal `self.form`. If it is a constant,
+    /// the compiler removes the branches on it.
     #[inline(always)]
     fn record_at_with_form(&self, form: RecordForm, offset_bytes: u64) -> Option<Record<'_>> {
         let record = Record::at(form, self.records(), offset_bytes)?;

@@ -551,7 +551,8 @@ impl RowPiece {
     }
 
     /// Adds a row of a table of ranges. `start` is the first key of the range, and `end` is the written form of the
-    /// last key: in a table with composite keys, of its last part.
+    /// last key: in a table with composite keys, of its last part. Without [`Options::ranges`](super::Options::ranges), the
+    /// bake ignores `end`.
     pub fn push_range<'k>(&mut self, start: impl Into<Key<'k>>, end: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         match start.into() {
             Key::U64(key) => self.bytes.extend_from_slice(itoa::Buffer::new().format(key).as_bytes()),

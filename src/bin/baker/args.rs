@@ -514,7 +514,6 @@ impl BakeArgs {
 
     /// Returns whether the type of the keys comes from a file that states it.
     #[cfg(feature = "parquet")]
-    #[cfg(feature = "parquet")]
     pub(crate) fn leaves_keys_to_file(&self) -> bool {
         let rows = &self.rows;
         rows.keys.is_none() && rows.types.is_none() && rows.cidr.is_none() && self.input.base.is_none()

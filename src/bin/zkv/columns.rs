@@ -19,8 +19,8 @@ use crate::output::{hex, with_text};
 /// The name of the key's field if the schema has no name for the key.
 const KEY_NAME: &str = "key";
 
-/// Returns the names of the fields that the parts of a key have: those in the schema, or else `key`, or `key1`, `key2`,
-/// and so on for a composite key. If a column has such a name, underscores precede it.
+/// Returns the names of the fields with the parts of a key. Without names in the schema, they are `key`, or `key1`, `key2`,
+/// and so on for a composite key, with underscores in front if a column has such a name.
 pub(crate) fn key_names(key_type: KeyType, columns: Option<&Columns>) -> Vec<String> {
     let count = key_type.parts().len();
     let schema = columns.map(Columns::schema);

@@ -1,5 +1,5 @@
-//! Encodes replies in the protocol version of a connection, and finds the end of a reply for clients that do not decode
-//! replies.
+//! Encodes replies in the protocol version of a connection. For clients that do not decode replies, finds where a reply
+//! ends.
 //!
 //! In: replies, or bytes that a server sent. Out: bytes, appended to a buffer, or the length of the first reply. For
 //! RESP2 clients, the types that RESP2 does not have are encoded as in Redis.

@@ -267,7 +267,7 @@ impl Session {
             KeysNeeded::Prefix if self.access.permits_all_keys() => true,
             KeysNeeded::Prefix => match key {
                 RequestKey::Number(_) => false,
-                // Patterns apply to the written form, whose order is that of the stored keys only for bytes.
+                // Patterns apply to written keys. Only keys of type bytes are stored in the order of their written form.
                 RequestKey::Bytes(body) => key_type == KeyType::BYTES && is_range_permitted(&self.access, op, body),
             },
             KeysNeeded::All => self.access.permits_all_keys(),

@@ -463,8 +463,8 @@ impl<'f> FileSchema<'f> {
         FileSchema { parquet, arrow: ArrowSchema::new(entries), index: PandasIndex::new(entries, is_column) }
     }
 
-    /// Returns the key column that the options choose, or else the index of a pandas DataFrame, unless the options
-    /// choose it as the value.
+    /// Returns the key column that the options choose. If they choose none, the index of a pandas DataFrame is the key,
+    /// unless it is chosen as the value.
     fn key(&self, options: &Options) -> Result<Option<Column>, ColumnsFault> {
         if options.key.is_some() {
             return Ok(options.key.clone());
